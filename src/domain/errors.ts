@@ -1,0 +1,57 @@
+/**
+ * Every refusal this service makes, as facts. Code throws facts, never sentences; one exhaustive switch in
+ * rpc/errors.ts turns them into a gRPC code, an ErrorInfo reason and a sentence.
+ */
+export type ErrorFacts =
+  | { kind: "field_invalid"; violations: readonly FieldViolation[] }
+  | { kind: "page_token_mismatch" }
+  | { kind: "agent_unknown"; agentId: string; configured: readonly string[] }
+  | { kind: "request_id_reused"; requestId: string; method: string }
+  | { kind: "session_not_found"; reference: string }
+  | { kind: "run_not_found"; runId: string }
+  | { kind: "host_not_found"; hostId: string }
+  | { kind: "lease_lost"; runId: string }
+  | { kind: "run_terminal"; runId: string; state: string }
+  | { kind: "event_sequence_gap"; runId: string; expected: number; received: number }
+  | { kind: "session_superseded"; sessionId: string; sessionKey: string }
+  | { kind: "wait_cycle"; cycle: readonly string[] }
+  | { kind: "etag_mismatch"; current: string }
+  | { kind: "conflict" }
+  | { kind: "queue_full"; sessionKey: string; limit: number }
+  | { kind: "draining" }
+  | { kind: "database_unavailable" }
+  | { kind: "credential_invalid" }
+  | { kind: "role_denied"; role: string; rpc: string }
+  | { kind: "visibility_denied"; visibility: string; setting: string }
+  | { kind: "agent_to_agent_denied"; failing: "disabled" | "requester" | "target"; setting: string }
+  | { kind: "send_policy_denied"; decidedBy: string };
+
+/** One broken rule of one request field; `field` is the path as the caller wrote it ("update_mask", "items[2].run_id"). */
+export interface FieldViolation {
+  readonly field: string;
+  readonly description: string;
+}
+
+export type ErrorKind = ErrorFacts["kind"];
+
+/** A refusal on its way to the caller. `cause` is for the log alone and never reaches the wire. */
+export class AppError extends Error {
+  readonly facts: ErrorFacts;
+  constructor(facts: ErrorFacts, cause?: unknown) {
+    super(facts.kind, cause === undefined ? undefined : { cause });
+    this.name = "AppError";
+    this.facts = facts;
+  }
+}
+
+/** The refusal of one field. */
+export function fieldInvalid(field: string, description: string): AppError {
+  return new AppError({ kind: "field_invalid", violations: [{ field, description }] });
+}
+
+export function isAppError<K extends ErrorKind>(
+  error: unknown,
+  kind: K,
+): error is AppError & { facts: Extract<ErrorFacts, { kind: K }> } {
+  return error instanceof AppError && error.facts.kind === kind;
+}

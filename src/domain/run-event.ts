@@ -1,0 +1,43 @@
+import type { JsonObject } from "./json.ts";
+import type { MessageBody, Role, Usage } from "./message.ts";
+import type { RunError, RunState } from "./run.ts";
+
+/** What happened in a run, as watchers see it (S9.4). */
+export type RunEventBody =
+  | {
+      type: "state_change";
+      state: RunState;
+      error?: RunError;
+      hostId?: string;
+      reply?: string;
+      /** ISO 8601. */
+      nextAttemptAt?: string;
+    }
+  | { type: "text_delta"; messageId: string; offset: number; text: string }
+  | { type: "tool_call"; toolCallId: string; name: string; arguments: JsonObject }
+  | { type: "tool_result"; toolCallId: string; name: string; isError: boolean; text: string }
+  | { type: "usage"; usage: Usage }
+  | { type: "message_added"; messageId: string; messageSequence: number; role: Role }
+  | { type: "progress"; note: string }
+  | { type: "deltas_pruned"; count: number };
+
+export type RunEventType = RunEventBody["type"];
+
+/** A stored event: dense sequence per run, from 1. */
+export interface RunEvent {
+  readonly sequence: number;
+  readonly attempt: number;
+  readonly createdAt: Date;
+  readonly body: RunEventBody;
+}
+
+/** What a host reports: an event for watchers, or a message for the transcript (which makes a message_added event). */
+export type HostEvent =
+  | Extract<RunEventBody, { type: "text_delta" | "tool_call" | "tool_result" | "usage" | "progress" }>
+  | { type: "message"; message: HostMessage };
+
+/** A message a host writes into the transcript. */
+export interface HostMessage extends MessageBody {
+  readonly messageId?: string;
+  readonly raw?: Uint8Array;
+}

@@ -1,0 +1,68 @@
+import type { Message } from "./message.ts";
+import type { ChatType, SessionKind } from "./session-key.ts";
+
+/** active: what its key resolves to. archived: put away. superseded: replaced by a reset (C116). deleted: a tombstone that keeps run results readable (C166). */
+export type SessionState = "active" | "archived" | "superseded" | "deleted";
+
+export type SendPolicyOverride = "allow" | "deny";
+
+/** Where deliveries go; captured whole, never merged field by field (C85). */
+export interface DeliveryRoute {
+  readonly channel: string;
+  readonly to?: string;
+  readonly accountId?: string;
+  readonly threadId?: string;
+}
+
+/** A session as stored. Absent means unknown or unset. */
+export interface Session {
+  /** Key inside the database; never leaves the service. */
+  readonly id: bigint;
+  readonly sessionId: string;
+  readonly sessionKey: string;
+  readonly agentId: string;
+  readonly kind: SessionKind;
+  readonly chatType: ChatType;
+  readonly state: SessionState;
+  /** Channel recorded on the session itself (groups). */
+  readonly channel?: string;
+  readonly label?: string;
+  readonly displayName?: string;
+  readonly subject?: string;
+  readonly model?: string;
+  readonly modelProvider?: string;
+  readonly modelOverride?: string;
+  readonly thinkingLevel?: string;
+  readonly verboseLevel?: string;
+  readonly contextTokens?: number;
+  readonly inputTokens?: number;
+  readonly outputTokens?: number;
+  readonly totalTokens?: number;
+  readonly systemSent?: boolean;
+  readonly abortedLastRun?: boolean;
+  readonly sendPolicy?: SendPolicyOverride;
+  readonly lastChannel?: string;
+  readonly lastTo?: string;
+  readonly deliveryRoute?: DeliveryRoute;
+  readonly parentId?: bigint;
+  readonly rootId: bigint;
+  /** Ids from the root down to this session, itself included. */
+  readonly path: readonly bigint[];
+  readonly messageCount: number;
+  readonly version: number;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+  readonly archivedAt?: Date;
+}
+
+/** A session with the names of its relatives and, when asked for, its last messages. */
+export interface SessionRow extends Session {
+  readonly parentSessionKey?: string;
+  readonly rootSessionId: string;
+  readonly messages?: readonly Message[];
+}
+
+/** Opaque form of a session's version, for compare-and-set. */
+export function etagOf(session: Pick<Session, "sessionId" | "version">): string {
+  return `${session.sessionId.slice(-8)}-${session.version}`;
+}
