@@ -1,0 +1,42 @@
+import { sql } from "kysely";
+import type { Db } from "./database.ts";
+
+/** Removes runs that ended before a time, with their events; their messages stay in the transcript. Oldest first, at most `limit`. */
+export async function deleteEndedRuns(db: Db, endedBefore: Date, limit: number): Promise<number> {
+  return countDeleted(
+    db,
+    sql`
+    delete from runs where id in (
+      select id from runs where ended_at is not null and ended_at <= ${endedBefore}
+      order by ended_at limit ${limit} for update skip locked
+    )`,
+  );
+}
+
+/** Forgets request ids first used before a time: a repeat after that counts as new. At most `limit`. */
+export async function deleteOldRequests(db: Db, createdBefore: Date, limit: number): Promise<number> {
+  return countDeleted(
+    db,
+    sql`
+    delete from requests where (caller, method, request_id) in (
+      select caller, method, request_id from requests where created_at <= ${createdBefore}
+      order by created_at limit ${limit} for update skip locked
+    )`,
+  );
+}
+
+/** Forgets hosts not heard of since a time. At most `limit`. */
+export async function deleteSilentHosts(db: Db, seenBefore: Date, limit: number): Promise<number> {
+  return countDeleted(
+    db,
+    sql`
+    delete from hosts where host_id in (
+      select host_id from hosts where last_seen_at <= ${seenBefore} limit ${limit} for update skip locked
+    )`,
+  );
+}
+
+async function countDeleted(db: Db, statement: ReturnType<typeof sql>): Promise<number> {
+  const result = await statement.execute(db);
+  return Number(result.numAffectedRows ?? 0n);
+}

@@ -1,0 +1,208 @@
+import { type RawBuilder, type Selectable, sql } from "kysely";
+import type { Provenance } from "../domain/message.ts";
+import type { Run } from "../domain/run.ts";
+import type { Session } from "../domain/session.ts";
+import type { Db, RunTable, Tx } from "./database.ts";
+import { toEventBytes } from "./run-events.ts";
+import { rowToRun, selectRuns } from "./runs.ts";
+
+/*
+ * A session is a lane: its runs start in the order they were enqueued, one at a time (S9.1). The head of a lane is ready
+ * or running, everything behind it is waiting; the index runs_one_head allows one head. Whoever enqueues, ends or requeues
+ * has locked the session row in a statement of its own: within one statement a wait for the lock would leave the old
+ * snapshot in force, and two transactions would both see an empty lane, or both miss the run to promote.
+ */
+
+export interface NewRun {
+  readonly runId: string;
+  readonly session: Session;
+  readonly inputMessageId: string;
+  readonly provenance: Provenance;
+  /** Limit of execution from the first beat on; 0 = none. */
+  readonly runTimeoutMs: number;
+  readonly model?: string;
+  readonly thinkingLevel?: string;
+  readonly traceparent?: string;
+}
+
+/**
+ * Adds a run at the end of its lane, with its first event: ready when the lane has no head, else waiting. The caller has
+ * locked the session row.
+ */
+export async function enqueueRun(tx: Tx, run: NewRun, now: Date): Promise<Run> {
+  const { rows } = await enqueueStatement(run, now).execute(tx);
+  return rowToRun({ ...rows[0]!, session_uuid: run.session.sessionId, session_key: run.session.sessionKey });
+}
+
+const queuedEvents = {
+  waiting: toEventBytes({ type: "state_change", state: "waiting" }),
+  ready: toEventBytes({ type: "state_change", state: "ready" }),
+};
+
+export function enqueueStatement(run: NewRun, now: Date) {
+  const { session, provenance } = run;
+  return sql<Selectable<RunTable>>`
+    with enqueued as (
+      insert into runs (run_id, session, agent_id, state, ready_at, input_message_id, run_timeout_ms, model, thinking_level,
+        created_at, provenance, source_session_id, traceparent, last_event_seq)
+      select ${run.runId}::uuid, ${session.id}::bigint, ${session.agentId}::text,
+        case when exists (select from runs where session = ${session.id} and state in (1, 2)) then 0 else 1 end,
+        ${now}::timestamptz, ${run.inputMessageId}::uuid, ${run.runTimeoutMs}::bigint, ${run.model ?? null}::text,
+        ${run.thinkingLevel ?? null}::text, ${now}::timestamptz, ${JSON.stringify(provenance)}::text,
+        ${provenance.sourceSessionId ?? null}::uuid, ${run.traceparent ?? null}::text, 1
+      returning *
+    ), announced as (
+      insert into run_events (run, seq, attempt, type, created_at, body)
+      select id, 1, 0, 1, ${now}::timestamptz, case state when 0 then ${queuedEvents.waiting}::bytea else ${queuedEvents.ready}::bytea end
+      from enqueued
+    )
+    select * from enqueued`;
+}
+
+/** Unfinished runs of a session, counted up to `limit` waiting ones. */
+export async function countOpenRuns(db: Db, session: bigint, limit: number): Promise<number> {
+  const { rows } = await countOpenStatement(session, limit).execute(db);
+  return Number(rows[0]!.n);
+}
+
+export function countOpenStatement(session: bigint, limit: number) {
+  return sql<{ n: bigint }>`
+    select (select count(*) from (select from runs where ${waitingIn(session)} limit ${limit}) waiting)
+         + (select count(*) from runs where session = ${session} and state in (1, 2)) as n`;
+}
+
+/**
+ * The waiting runs of a lane in their order. With "session =" and a limit the planner may walk the whole table, or the
+ * primary key, past every ended run; the range keeps the order one that only runs_waiting has.
+ */
+function waitingIn(session: bigint): RawBuilder<unknown> {
+  return sql`session >= ${session} and session <= ${session} and state = 0 order by session, id`;
+}
+
+/**
+ * Makes the first waiting run of the lane its head, when the lane has none. The caller has locked the session row.
+ * The lane's index is read to its first entry: a join instead of the scalar subquery would sort the whole lane
+ * (7.4 ms against 0.18 ms with 50,000 runs waiting).
+ */
+export async function promoteLane(
+  tx: Tx,
+  session: bigint,
+  now: Date,
+): Promise<{ runId: string; agentId: string } | undefined> {
+  const { rows } = await promoteStatement(session, now).execute(tx);
+  const row = rows[0];
+  return row && { runId: row.run_id, agentId: row.agent_id };
+}
+
+export function promoteStatement(session: bigint, now: Date) {
+  return sql<{ run_id: string; agent_id: string }>`
+    update runs set state = 1, ready_at = ${now}
+    where id = (select id from runs where ${waitingIn(session)} limit 1)
+      and not exists (select from runs head where head.session = ${session} and head.state in (1, 2))
+    returning run_id, agent_id`;
+}
+
+/** Who claims, and what for. */
+export interface Claim {
+  readonly requestId: string;
+  readonly hostId: string;
+  readonly instanceId: string;
+  readonly agentIds: readonly string[];
+  /** One lease token and the hash of its run token for each run wanted. */
+  readonly leases: readonly { leaseToken: string; runTokenHash: Buffer }[];
+  readonly leaseMs: number;
+  readonly startDeadlineMs: number;
+}
+
+/**
+ * Claims ready runs, oldest first, in one statement: skips what others are claiming, counts the attempt, grants the lease
+ * and writes the event. Heads only, so at most one per session (C153, C154). An instance that was drained or replaced
+ * claims nothing.
+ */
+export async function claimReadyRuns(db: Db, claim: Claim, now: Date): Promise<Run[]> {
+  const { rows } = await claimStatement(claim, now).execute(db);
+  return listInClaimOrder(
+    db,
+    rows.map((row) => row.id),
+  );
+}
+
+/** Candidates looked at beyond those wanted, so that claims at the same moment find others than each other's. */
+const claimSlack = 32;
+
+export function claimStatement(claim: Claim, now: Date) {
+  const wanted = claim.leases.length;
+  const tokens = claim.leases.map((lease) => lease.leaseToken);
+  const hashes = claim.leases.map((lease) => lease.runTokenHash.toString("hex"));
+  const event = toEventBytes({ type: "state_change", state: "running", hostId: claim.hostId });
+  const leaseExpiresAt = new Date(now.getTime() + claim.leaseMs);
+  const startDeadlineAt = new Date(now.getTime() + claim.startDeadlineMs);
+  return sql<{ id: bigint }>`
+    with candidates as materialized (
+      select head.id, head.ready_at
+      from unnest(${claim.agentIds}::text[]) as agent (agent_id)
+      cross join lateral (
+        select id, ready_at from runs where state = 1 and agent_id = agent.agent_id and ready_at <= ${now}::timestamptz
+        order by ready_at, id limit ${wanted + claimSlack}
+      ) head
+      where exists (
+        select from hosts where host_id = ${claim.hostId} and instance_id = ${claim.instanceId}::uuid and drained_at is null
+      )
+      order by head.ready_at, head.id limit ${wanted + claimSlack}
+    ), picked as materialized (
+      select r.id, r.ready_at from candidates c join runs r on r.id = c.id where r.state + 0 = 1
+      order by c.ready_at, c.id limit ${wanted} for no key update of r skip locked
+    ), numbered as materialized (
+      select id, row_number() over (order by ready_at, id) as n from picked
+    ), claimed as (
+      update runs r set state = 2, attempt = r.attempt + 1, claimed_at = ${now}::timestamptz,
+        lease_token = (${tokens}::text[])[numbered.n], run_token_hash = decode((${hashes}::text[])[numbered.n], 'hex'),
+        lease_expires_at = ${leaseExpiresAt}::timestamptz, start_deadline_at = ${startDeadlineAt}::timestamptz,
+        host_id = ${claim.hostId}, host_instance_id = ${claim.instanceId}::uuid, claim_request_id = ${claim.requestId}::uuid,
+        last_client_seq = 0, last_event_seq = r.last_event_seq + 1
+      from numbered where r.id = numbered.id
+      returning r.id, r.last_event_seq, r.attempt, numbered.n
+    ), announced as (
+      insert into run_events (run, seq, attempt, type, created_at, body)
+      select id, last_event_seq, attempt, 1, ${now}::timestamptz, ${event}::bytea from claimed
+    )
+    select id from claimed order by n`;
+}
+
+/** Live leases that a claim with this request id was granted before: its answer was lost on the way. */
+export async function findClaimedRuns(
+  db: Db,
+  claim: Pick<Claim, "requestId" | "hostId" | "instanceId">,
+  now: Date,
+): Promise<Run[]> {
+  const { rows } = await sql<{ id: bigint }>`
+    select id from runs
+    where host_id = ${claim.hostId} and lease_token is not null and lease_expires_at > ${now}
+      and claim_request_id = ${claim.requestId}::uuid and host_instance_id = ${claim.instanceId}::uuid
+    order by ready_at, id`.execute(db);
+  return listInClaimOrder(
+    db,
+    rows.map((row) => row.id),
+  );
+}
+
+async function listInClaimOrder(db: Db, ids: readonly bigint[]): Promise<Run[]> {
+  if (ids.length === 0) return [];
+  const rows = await selectRuns(db).where(sql<boolean>`r.id = any(${ids}::bigint[])`).execute();
+  const places = new Map(ids.map((id, place) => [id, place]));
+  return rows.map(rowToRun).sort((one, other) => places.get(one.id)! - places.get(other.id)!);
+}
+
+/** Which of these agents have a run that could be claimed now. */
+export async function listAgentsWithReadyRuns(db: Db, agentIds: readonly string[], now: Date): Promise<string[]> {
+  const { rows } = await agentsWithReadyRunsStatement(agentIds, now).execute(db);
+  return rows.map((row) => row.agent_id);
+}
+
+export function agentsWithReadyRunsStatement(agentIds: readonly string[], now: Date) {
+  return sql<{ agent_id: string }>`
+    select agent.agent_id from unnest(${agentIds}::text[]) as agent (agent_id)
+    cross join lateral (
+      select from runs where state = 1 and agent_id = agent.agent_id and ready_at <= ${now} order by ready_at, id limit 1
+    ) head`;
+}

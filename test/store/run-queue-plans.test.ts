@@ -1,0 +1,156 @@
+import { randomUUID } from "node:crypto";
+import { type RawBuilder, sql } from "kysely";
+import { beforeAll, describe, expect, test } from "vitest";
+import type { Session } from "../../src/domain/session.ts";
+import type { Db } from "../../src/store/database.ts";
+import { heldRunsStatement, lostLeasesStatement, overdueRunsStatement } from "../../src/store/run-leases.ts";
+import {
+  agentsWithReadyRunsStatement,
+  claimStatement,
+  countOpenStatement,
+  enqueueStatement,
+  promoteStatement,
+} from "../../src/store/run-queue.ts";
+import { testDatabase } from "../support/database.ts";
+
+let db: Db;
+const now = new Date("2026-01-01T00:00:00.000Z");
+const instanceId = randomUUID();
+
+/** 20,000 ended runs, 20,000 waiting in one lane, 2,000 ready in lanes of two agents, 50 held. */
+beforeAll(async () => {
+  db = (await testDatabase()).db;
+  await sql`
+    insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, root_id, path, created_at, updated_at)
+    select n, gen_random_uuid(), 'agent:main:direct:' || n, 'main', 6, 1, n, array[n], ${now}, ${now}
+    from generate_series(1, 3000) n`.execute(db);
+  await sql`insert into hosts (host_id, instance_id, agent_ids, registered_at, last_seen_at) values ('h', ${instanceId}, '{agent0}', ${now}, ${now})`.execute(
+    db,
+  );
+  await sql`
+    insert into runs (run_id, session, agent_id, state, ready_at, created_at, ended_at, provenance)
+    select gen_random_uuid(), 1 + n % 3000, 'agent' || n % 2, 3, ${now}, ${now}, ${now}, '{}' from generate_series(1, 20000) n`.execute(
+    db,
+  );
+  await sql`
+    insert into runs (run_id, session, agent_id, state, ready_at, created_at, provenance)
+    select gen_random_uuid(), 3000, 'agent0', 0, ${now}, ${now}, '{}' from generate_series(1, 20000) n`.execute(db);
+  await sql`
+    insert into runs (run_id, session, agent_id, state, ready_at, created_at, provenance)
+    select gen_random_uuid(), n, 'agent' || n % 2, 1, ${now}, ${now}, '{}' from generate_series(1, 2000) n`.execute(db);
+  await sql`
+    insert into runs (run_id, session, agent_id, state, ready_at, created_at, provenance, host_id, host_instance_id, lease_token, lease_expires_at)
+    select gen_random_uuid(), n, 'agent0', 2, ${now}, ${now}, '{}', 'h', ${instanceId}, 'lease ' || n, ${now} from generate_series(2001, 2050) n`.execute(
+    db,
+  );
+  await sql`analyze`.execute(db);
+});
+
+interface Plan {
+  "Node Type": string;
+  "Relation Name"?: string;
+  "Index Name"?: string;
+  "Actual Rows": number;
+  "Actual Loops": number;
+  "Rows Removed by Filter"?: number;
+  Plans?: Plan[];
+}
+
+/** Runs the statement and takes it back. What it read of `runs`: indexes, rows touched, whether any scan was sequential. */
+async function explain(statement: RawBuilder<unknown>) {
+  const indexes = new Set<string>();
+  let touched = 0;
+  let sequential = false;
+  const walk = (plan: Plan): void => {
+    if (plan["Index Name"]) indexes.add(plan["Index Name"]);
+    if (plan["Relation Name"] === "runs") {
+      sequential ||= plan["Node Type"] === "Seq Scan";
+      touched += (plan["Actual Rows"] + (plan["Rows Removed by Filter"] ?? 0)) * plan["Actual Loops"];
+    }
+    plan.Plans?.forEach(walk);
+  };
+  const rollback = new Error("rollback");
+  await db
+    .transaction()
+    .execute(async (tx) => {
+      const { rows } = await sql<{
+        "QUERY PLAN": [{ Plan: Plan }];
+      }>`explain (analyze, format json) ${statement}`.execute(tx);
+      walk(rows[0]!["QUERY PLAN"][0].Plan);
+      throw rollback;
+    })
+    .catch((error: unknown) => {
+      if (error !== rollback) throw error;
+    });
+  return { indexes: [...indexes], touched, sequential };
+}
+
+describe.each([1, 10])("a claim of %i", (wanted) => {
+  test.each([[["agent0"]], [["agent0", "agent1", "agent2"]]])(
+    "for %j reads heads by runs_ready alone",
+    async (agentIds) => {
+      const leases = Array.from({ length: wanted }, (_, n) => ({
+        leaseToken: `t${n}`,
+        runTokenHash: Buffer.from([n]),
+      }));
+      const claim = {
+        requestId: randomUUID(),
+        hostId: "h",
+        instanceId,
+        agentIds,
+        leases,
+        leaseMs: 1,
+        startDeadlineMs: 1,
+      };
+      const plan = await explain(claimStatement(claim, now));
+      expect(plan.sequential).toBe(false);
+      expect(plan.indexes).toContain("runs_ready");
+      expect(plan.touched).toBeLessThan(300);
+    },
+  );
+});
+
+test("promoting reads the first waiting run of a long lane by runs_waiting", async () => {
+  const plan = await explain(promoteStatement(3000n, now));
+  expect(plan.sequential).toBe(false);
+  expect(plan.indexes).toContain("runs_waiting");
+  expect(plan.touched).toBeLessThan(10);
+});
+
+test("the runs of a host are found by runs_held", async () => {
+  const plan = await explain(heldRunsStatement("h", instanceId));
+  expect(plan).toMatchObject({ sequential: false, indexes: ["runs_held"] });
+  expect(plan.touched).toBeLessThanOrEqual(100);
+});
+
+test("promoting in a lane without waiting runs reads no other lane", async () => {
+  const plan = await explain(promoteStatement(2900n, now));
+  expect(plan.sequential).toBe(false);
+  expect(plan.touched).toBeLessThan(10);
+});
+
+test("enqueueing and counting read the lane's open runs alone", async () => {
+  const session = { id: 3000n, agentId: "agent0" } as Session;
+  const run = { runId: randomUUID(), session, inputMessageId: randomUUID(), runTimeoutMs: 0 };
+  const enqueue = await explain(enqueueStatement({ ...run, provenance: { kind: "external_user" } }, now));
+  expect(enqueue.sequential).toBe(false);
+  expect(enqueue.touched).toBeLessThan(10);
+  const count = await explain(countOpenStatement(3000n, 100));
+  expect(count.sequential).toBe(false);
+  expect(count.touched).toBeLessThan(110);
+});
+
+test("the poll for parked claims reads one head per agent", async () => {
+  const plan = await explain(agentsWithReadyRunsStatement(["agent0", "agent1", "agent2"], now));
+  expect(plan).toMatchObject({ sequential: false, indexes: ["runs_ready"] });
+  expect(plan.touched).toBeLessThan(10);
+});
+
+test("sweeps read what is held, and retries with a deadline, however long the queues", async () => {
+  const lost = await explain(lostLeasesStatement(now, 200));
+  expect(lost.sequential).toBe(false);
+  expect(lost.touched).toBeLessThan(200);
+  const overdue = await explain(overdueRunsStatement(now, now, 200));
+  expect(overdue.sequential).toBe(false);
+  expect(overdue.touched).toBeLessThan(200);
+});
