@@ -1,0 +1,33 @@
+import { deleteEndedRuns, deleteOldRequests, deleteSilentHosts } from "../store/retention.ts";
+import { pruneDeltas } from "../store/run-events.ts";
+import type { App } from "./context.ts";
+
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
+const dayMs = 24 * hourMs;
+
+/** Small enough for a short transaction, large enough to outpace what ends in a second. */
+const batch = 200;
+
+export interface Pruned {
+  /** Runs whose text deltas were folded. */
+  readonly deltas: number;
+  readonly runs: number;
+  readonly requests: number;
+  readonly hosts: number;
+}
+
+/**
+ * Removes one batch of each kind of what its retention no longer keeps: text deltas of ended runs, ended runs with their
+ * events, remembered request ids, hosts that went silent. Transcripts stay.
+ */
+export async function prune(app: App): Promise<Pruned> {
+  const { deltaMinutes, endedRunDays, requestHours } = app.config.retention;
+  const ago = (ms: number) => new Date(app.clock.now().getTime() - ms);
+  return {
+    deltas: await pruneDeltas(app.db, ago(deltaMinutes * minuteMs), batch),
+    runs: await deleteEndedRuns(app.db, ago(endedRunDays * dayMs), batch),
+    requests: await deleteOldRequests(app.db, ago(requestHours * hourMs), batch * 5),
+    hosts: await deleteSilentHosts(app.db, ago(endedRunDays * dayMs), batch),
+  };
+}

@@ -1,0 +1,71 @@
+import type { Principal } from "../domain/principal.ts";
+import type { Session, SessionRow } from "../domain/session.ts";
+import type { Tx } from "../store/database.ts";
+import { findSessionBySessionId, insertSession, type NewSession, supersedeSession } from "../store/sessions.ts";
+import { inTransaction } from "../store/transaction.ts";
+import type { App } from "./context.ts";
+import { viewSession } from "./get-session.ts";
+import { replayed } from "./replay.ts";
+import { lockCurrentSession, orNotFound } from "./resolve-session.ts";
+
+export interface ResetSessionInput {
+  readonly principal: Principal;
+  readonly requestId: string;
+  /** Key or session id. */
+  readonly session: string;
+}
+
+export interface ResetSessionResult {
+  readonly session: SessionRow;
+  readonly previousSessionId: string;
+  readonly deduplicated: boolean;
+}
+
+/**
+ * Starts a session anew under its key: new identity, empty transcript, unknown counters; settings, names and route stay
+ * (C101). Runs accepted before stay with the old incarnation and end there (C117). Fails with session_not_found for a
+ * key that has no session, and with session_superseded for an incarnation that was reset before.
+ */
+export async function resetSession(app: App, input: ResetSessionInput): Promise<ResetSessionResult> {
+  const { principal, requestId, session } = input;
+  return inTransaction(app.db, async (tx) => {
+    const request = { principal, method: "ResetSession", requestId, payload: { session } };
+    const { result, deduplicated } = await replayed(app, tx, request, async () => {
+      const old = await lockCurrentSession(app, tx, principal, session, "session");
+      const renewed = await renewSession(app, tx, old);
+      return { sessionId: renewed.sessionId, previousSessionId: old.sessionId };
+    });
+    const renewed = orNotFound(await findSessionBySessionId(tx, result.sessionId), session);
+    return {
+      session: await viewSession(tx, renewed),
+      previousSessionId: result.previousSessionId,
+      deduplicated,
+    };
+  });
+}
+
+async function renewSession(app: App, tx: Tx, old: Session): Promise<Session> {
+  await supersedeSession(tx, old.id);
+  return insertSession(tx, { ...keptOnReset(old), sessionId: app.ids.uuid() }, app.clock.now());
+}
+
+function keptOnReset(old: Session): Omit<NewSession, "sessionId"> {
+  const { sessionKey, agentId, kind, chatType, parentId } = old;
+  const { channel, label, displayName, subject, modelOverride, thinkingLevel, verboseLevel, sendPolicy } = old;
+  const { lastChannel, lastTo, deliveryRoute } = old;
+  const kept = { channel, label, displayName, subject, modelOverride, thinkingLevel, verboseLevel, sendPolicy };
+  return {
+    sessionKey,
+    agentId,
+    kind,
+    chatType,
+    ...(parentId === undefined ? {} : { parent: { id: parentId, path: old.path.slice(0, -1) } }),
+    ...definedOnly({ ...kept, lastChannel, lastTo, deliveryRoute }),
+  };
+}
+
+function definedOnly<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
+}

@@ -1,0 +1,60 @@
+import { AppError, fieldInvalid } from "../domain/errors.ts";
+import { findTextProblem } from "../domain/plain-text.ts";
+import type { Principal } from "../domain/principal.ts";
+import { etagOf, type Session, type SessionRow } from "../domain/session.ts";
+import { findSessionBySessionId, type SessionSettingsChange, updateSettings } from "../store/sessions.ts";
+import { inTransaction } from "../store/transaction.ts";
+import type { App } from "./context.ts";
+import { viewSession } from "./get-session.ts";
+import { replayed } from "./replay.ts";
+import { lockCurrentSession, orNotFound } from "./resolve-session.ts";
+
+export interface UpdateSessionInput {
+  readonly principal: Principal;
+  readonly requestId: string;
+  /** Key or session id. */
+  readonly session: string;
+  /** What is absent stays, null clears. */
+  readonly change: SessionSettingsChange;
+  /** Absent = change whatever is there. */
+  readonly etag?: string;
+}
+
+/**
+ * Changes settings of a session; sends that run at the same time are not disturbed (C8). A repeat returns the session as
+ * it is now. Fails with field_invalid for an empty change, session_not_found, session_superseded, etag_mismatch.
+ */
+export async function updateSession(
+  app: App,
+  input: UpdateSessionInput,
+): Promise<{ session: SessionRow; deduplicated: boolean }> {
+  const { principal, requestId, session, change, etag = null } = input;
+  checkChange(change);
+  return inTransaction(app.db, async (tx) => {
+    const request = { principal, method: "UpdateSession", requestId, payload: { session, change, etag } };
+    const { result, deduplicated } = await replayed(app, tx, request, async () => {
+      const locked = await lockCurrentSession(app, tx, principal, session, "session");
+      refuseStaleEtag(locked, input.etag);
+      await updateSettings(tx, locked.id, change, app.clock.now());
+      return { sessionId: locked.sessionId };
+    });
+    const updated = orNotFound(await findSessionBySessionId(tx, result.sessionId), session);
+    return { session: await viewSession(tx, updated), deduplicated };
+  });
+}
+
+function checkChange(change: SessionSettingsChange): void {
+  if (Object.keys(change).length === 0) throw fieldInvalid("update_mask", "must name at least one field");
+  const { label, displayName, modelOverride, verboseLevel } = change;
+  const words = { label, display_name: displayName, model: modelOverride, verbose_level: verboseLevel };
+  for (const [name, value] of Object.entries(words)) {
+    const problem = findTextProblem(value ?? "");
+    if (problem !== undefined) throw fieldInvalid(`settings.${name}`, problem);
+  }
+}
+
+/** Fails with etag_mismatch when the session changed since the caller looked (C73). */
+export function refuseStaleEtag(session: Session, etag: string | undefined): void {
+  const current = etagOf(session);
+  if (etag !== undefined && etag !== "" && etag !== current) throw new AppError({ kind: "etag_mismatch", current });
+}

@@ -1,0 +1,51 @@
+import { AppError } from "../domain/errors.ts";
+import { isTerminal, type RunView } from "../domain/run.ts";
+import type { Db } from "../store/database.ts";
+import { listRunEndings } from "../store/run-reads.ts";
+import { batchReads } from "./batch-reads.ts";
+import type { App } from "./context.ts";
+import { getRun } from "./get-run.ts";
+import { waitUntil } from "./wait-until.ts";
+
+/**
+ * Waits until the run has ended, for at most `timeoutMs` (0 looks once). The wait is held on durable state: only a
+ * committed terminal state ends it, and that state never changes (S5.4, C37). Cancels nothing when the caller goes away (C142).
+ * `reached` is false when the time was up. Fails with run_not_found, and with draining when this process stops before the
+ * run has ended: asking another replica goes on waiting for the same run.
+ */
+export async function waitRun(
+  app: App,
+  runId: string,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<{ run: RunView; reached: boolean }> {
+  await waitUntil(app, [`run:${runId}`], { timeoutMs, ...(signal && { signal }) }, async () => {
+    const found = await endingReader(app.db)(runId);
+    if (!found) throw new AppError({ kind: "run_not_found", runId });
+    return found.ended || undefined;
+  });
+  const run = await getRun(app, runId);
+  const reached = isTerminal(run.state);
+  if (!reached && timeoutMs > 0 && app.draining.aborted) throw new AppError({ kind: "draining" });
+  return { run, reached };
+}
+
+type EndingReader = (runId: string) => Promise<{ ended: boolean } | undefined>;
+const readers = new WeakMap<Db, EndingReader>();
+
+/** All waits of this process share their looks: a thousand parked waits make two queries, not a thousand. */
+function endingReader(db: Db): EndingReader {
+  let reader = readers.get(db);
+  if (!reader) {
+    reader = batchReads(
+      500,
+      (runId) => runId,
+      async (runIds) => {
+        const endings = await listRunEndings(db, runIds);
+        return runIds.map((runId) => endings.get(runId));
+      },
+    );
+    readers.set(db, reader);
+  }
+  return reader;
+}
