@@ -1,0 +1,162 @@
+import { z } from "zod";
+import { listenAddressRule, parseListenAddress } from "./listen-address.ts";
+import { toConfigError } from "./problems.ts";
+import { flag, oneOf, section, text, textLike, wholeNumber } from "./rules.ts";
+
+const agentId = () =>
+  textLike(
+    /^[a-z0-9][a-z0-9_-]{0,63}$/,
+    "an agent id: 1 to 64 of a-z 0-9 _ -, beginning with a letter or digit (S2.6)",
+  );
+const modelName = () => text("the name of a model");
+const thinkingLevel = () => oneOf(["off", "minimal", "low", "medium", "high", "xhigh", "adaptive"]);
+const runTimeoutSeconds = () => wholeNumber(0, 604_800);
+
+const agentSchema = section({
+  id: agentId(),
+  name: text("a name for people").exactOptional(),
+  default: flag().exactOptional(),
+  model: modelName().exactOptional(),
+  thinking: thinkingLevel().exactOptional(),
+  runTimeoutSeconds: runTimeoutSeconds().exactOptional(),
+  sandbox: section({ mode: oneOf(["off", "all"]).default("off") }).exactOptional(),
+});
+
+type AgentEntry = z.output<typeof agentSchema>;
+
+const agentList = z
+  .array(agentSchema, { error: "a list of agents in brackets" })
+  .min(1, { error: "at least one agent" })
+  .superRefine((agents, context) => {
+    const refuse = (index: number, key: string, message: string) =>
+      context.addIssue({ code: "custom", path: [index, key], input: agents[index]?.[key as "id"], message });
+    for (const [index, agent] of agents.entries()) {
+      if (agents.findIndex(({ id }) => id === agent.id) < index) refuse(index, "id", "an id no other agent has");
+      if (agent.default && agents.findIndex((other) => other.default) < index) {
+        refuse(index, "default", "true for one agent at most");
+      }
+    }
+  })
+  .transform(withDefaultAgent)
+  .prefault([{ id: "main" }]);
+
+/** The first agent is the default one when none says so. */
+function withDefaultAgent(agents: AgentEntry[]): AgentEntry[] {
+  const chosen = Math.max(
+    agents.findIndex((agent) => agent.default),
+    0,
+  );
+  return agents.map((agent, index) => ({ ...agent, default: index === chosen }));
+}
+
+/** The shape of the configuration file, with every default. agentsessions.example.json5 explains each key. */
+export const configSchema = section({
+  session: section({
+    scope: oneOf(["per-sender", "global"]).default("per-sender"),
+    mainKey: textLike(
+      /^(?!(?:global|unknown|current)$)[a-z0-9][a-z0-9_-]{0,63}$/,
+      'a key segment: 1 to 64 of a-z 0-9 _ -, and none of the reserved words "global", "unknown", "current" (S2.5)',
+    ).default("main"),
+    store: text("a directory, with {agentId} where the agent's id goes").exactOptional(),
+    agentToAgent: section({ maxPingPongTurns: wholeNumber(0, 5).default(5) }).prefault({}),
+  }).prefault({}),
+  agents: section({
+    defaults: section({
+      model: modelName().exactOptional(),
+      thinking: thinkingLevel().exactOptional(),
+      runTimeoutSeconds: runTimeoutSeconds().default(0),
+    }).prefault({}),
+    list: agentList,
+  }).prefault({}),
+  runs: section({
+    leaseSeconds: wholeNumber(2, 3_600).default(30),
+    startDeadlineSeconds: wholeNumber(1, 3_600).default(10),
+    cancelGraceSeconds: wholeNumber(1, 3_600).default(30),
+    maxAttempts: wholeNumber(1, 100).default(3),
+    maxLostLeases: wholeNumber(0, 100).default(3),
+    retryInitialSeconds: wholeNumber(1, 3_600).default(1),
+    retryMaxSeconds: wholeNumber(1, 86_400).default(60),
+    maxQueuedPerSession: wholeNumber(1, 1_000_000).default(1_000),
+    redelivery: oneOf(["fail", "restart"]).default("fail"),
+  }).prefault({}),
+  retention: section({
+    endedRunDays: wholeNumber(1, 3_650).default(30),
+    deltaMinutes: wholeNumber(1, 1_000_000).default(60),
+    requestHours: wholeNumber(24, 8_760).default(48),
+  }).prefault({}),
+  server: section({
+    listen: z
+      .string({ error: listenAddressRule })
+      .refine((value) => parseListenAddress(value) !== undefined, { error: listenAddressRule })
+      .default("127.0.0.1:50051"),
+    maxRequestBytes: wholeNumber(2_097_152, 67_108_864).default(8 * 1024 * 1024),
+    logLevel: oneOf(["debug", "info", "warn", "error", "silent"]).default("info"),
+    drainNoticeMs: wholeNumber(0, 60_000).default(500),
+    drainGraceSeconds: wholeNumber(1, 600).default(20),
+    keepaliveSeconds: wholeNumber(1, 3_600).default(30),
+    tls: section({
+      certFile: text("a PEM file with the server's certificate chain"),
+      keyFile: text("a PEM file with the server's private key"),
+      clientCaFile: text("a PEM file with the authorities whose client certificates are accepted").exactOptional(),
+    }).exactOptional(),
+  })
+    .prefault({})
+    .refine((server) => server.drainNoticeMs < server.drainGraceSeconds * 1_000, {
+      path: ["drainNoticeMs"],
+      error: "less than drainGraceSeconds, so that streams end with a reason before they are cut",
+    }),
+});
+
+type DeepReadonly<T> = T extends readonly (infer Item)[]
+  ? readonly DeepReadonly<Item>[]
+  : T extends object
+    ? { readonly [K in keyof T]: DeepReadonly<T[K]> }
+    : T;
+
+/** The configuration with all defaults filled in. Exactly one agent of the list is the default one. */
+export type Config = DeepReadonly<z.output<typeof configSchema>>;
+
+/** Where certificate, key and client authorities are read from. */
+export type TlsFiles = NonNullable<Config["server"]["tls"]>;
+
+/** An agent as its runs see it: its own settings over the defaults. */
+export interface AgentConfig {
+  readonly id: string;
+  readonly name?: string;
+  readonly default: boolean;
+  readonly model?: string;
+  readonly thinking?: string;
+  /** 0 = no limit. */
+  readonly runTimeoutSeconds: number;
+  readonly sandboxed: boolean;
+}
+
+/** What applies where no file says otherwise. */
+export function defaultConfig(): Config {
+  return configSchema.parse({});
+}
+
+/** Checks a configuration and fills in the defaults. Throws ConfigError with every problem: path, value, expected. */
+export function parseConfig(value: unknown): Config {
+  const parsed = configSchema.safeParse(value);
+  if (!parsed.success) throw toConfigError(parsed.error, value, configSchema);
+  return parsed.data;
+}
+
+/** Settings of a configured agent; undefined when no such agent is configured. */
+export function agentConfig(config: Config, id: string): AgentConfig | undefined {
+  const agent = config.agents.list.find((entry) => entry.id === id);
+  if (agent === undefined) return undefined;
+  const { sandbox, default: isDefault, ...own } = agent;
+  return { ...config.agents.defaults, ...own, default: isDefault === true, sandboxed: sandbox?.mode === "all" };
+}
+
+/** The agent that "main" means for a caller without a session of its own. */
+export function defaultAgentId(config: Config): string {
+  return config.agents.list.find((agent) => agent.default)!.id;
+}
+
+/** Ids of the configured agents, in the order of the file. */
+export function configuredAgentIds(config: Config): string[] {
+  return config.agents.list.map((agent) => agent.id);
+}

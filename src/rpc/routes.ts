@@ -1,0 +1,86 @@
+import type { ConnectRouter } from "@connectrpc/connect";
+import { createContextValues } from "@connectrpc/connect";
+import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
+import { HostService } from "#gen/agentsessions/v1/host_service_pb.js";
+import { RunService } from "#gen/agentsessions/v1/run_service_pb.js";
+import { SessionService } from "#gen/agentsessions/v1/session_service_pb.js";
+import { Health } from "#gen/grpc/health/v1/health_pb.js";
+import type { App } from "../app/context.ts";
+import { authenticate } from "./authenticate.ts";
+import { mapBareErrors } from "./bare-errors.ts";
+import { deadline } from "./deadline.ts";
+import { HealthTable } from "./health.ts";
+import { hostService } from "./host-service.ts";
+import type { NodeHandler } from "./listener.ts";
+import { logCalls } from "./log-calls.ts";
+import { mapErrors, toWireError } from "./map-errors.ts";
+import { peerKey, peerOf } from "./peer.ts";
+import { routeReflection } from "./reflection.ts";
+import { runService } from "./run-service.ts";
+import { sessionService } from "./session-service.ts";
+import { validateRequests, warmValidator } from "./validate.ts";
+
+/** The services of this release; each has a health status of its own. */
+const services = [SessionService, RunService, HostService];
+
+export interface Routes {
+  readonly handler: NodeHandler;
+  readonly health: HealthTable;
+}
+
+export interface RouteOptions {
+  readonly pageTokenKey: Buffer;
+  /** Whether the server listens on a loopback address, where calls without a credential are the operator's. */
+  readonly onLoopback: boolean;
+  /** Ends streams, with its reason, when it aborts. */
+  readonly shutdown: AbortSignal;
+}
+
+/**
+ * All RPCs as one HTTP handler for gRPC, gRPC-Web and Connect. The way of a call:
+ *
+ *   authenticate (before the body) → parse → log → deadline → map errors → validate → service
+ */
+export function buildRoutes(app: App, { pageTokenKey, onLoopback, shutdown }: RouteOptions): Routes {
+  const health = new HealthTable(services.map((service) => service.typeName));
+  const gate = authenticate(app, { onLoopback });
+  const doors = { pageTokenKey };
+  const handler = connectNodeAdapter({
+    routes(router) {
+      router.service(SessionService, sessionService(app, doors));
+      router.service(RunService, runService(app, doors));
+      router.service(HostService, hostService(app));
+      health.route(router);
+      routeReflection(
+        router,
+        [...services, Health].map((service) => service.typeName),
+      );
+      wrapUnaryHandlers(router, app);
+    },
+    contextValues: (request) => createContextValues().set(peerKey, peerOf(request)),
+    requestGate: (context) =>
+      gate(context).catch((error: unknown) => {
+        throw toWireError(error, app, {
+          rpc: `${context.service.typeName}/${context.method.name}`,
+          signal: context.signal,
+        });
+      }),
+    interceptors: [logCalls(app.log), deadline(shutdown), mapErrors(app), validateRequests(warmValidator(services))],
+    shutdownSignal: shutdown,
+    readMaxBytes: app.config.server.maxRequestBytes,
+    // Gzip alone: brotli costs several times its CPU for texts of this size.
+    acceptCompression: [compressionGzip],
+    // An unknown key in JSON is a misspelled parameter, which must not be taken for its default.
+    jsonOptions: { ignoreUnknownFields: false, ...strictUtf8 },
+  });
+  return { handler, health };
+}
+
+/** Connect decodes JSON bodies leniently unless it is given another decoder. */
+const strictUtf8 = { textDecoder: new TextDecoder("utf-8", { fatal: true }) };
+
+function wrapUnaryHandlers(router: ConnectRouter, app: App): void {
+  for (const [index, handler] of router.handlers.entries()) {
+    if (handler.method.methodKind === "unary") router.handlers[index] = mapBareErrors(handler, app);
+  }
+}

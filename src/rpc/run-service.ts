@@ -1,0 +1,106 @@
+import type { ServiceImpl } from "@connectrpc/connect";
+import { type ListRunsRequest, type RunService, WaitResult } from "#gen/agentsessions/v1/run_service_pb.js";
+import { cancelRun } from "../app/cancel-run.ts";
+import type { App } from "../app/context.ts";
+import { getRun } from "../app/get-run.ts";
+import { listRunEvents } from "../app/list-run-events.ts";
+import { listRuns } from "../app/list-runs.ts";
+import { waitRun } from "../app/wait-run.ts";
+import { type WatchRequest, watchRun } from "../app/watch-run.ts";
+import { clampPageSize } from "../domain/page-size.ts";
+import { toRunMessage, toRunStates } from "./convert/run.ts";
+import { toRunEventMessage, toWatchMessage } from "./convert/run-event.ts";
+import { durationMs } from "./convert/time.ts";
+import { openPageToken, sealPageToken } from "./page-token.ts";
+import { principalOf } from "./principal.ts";
+import { waitTimeMs } from "./wait-time.ts";
+
+const runWait = { unset: 30_000, max: 3_600_000 };
+const eventWait = { unset: 0, max: 50_000 };
+const idleInterval = { unset: 15_000, min: 1000 };
+const eventPage = { default: 100, max: 1000 };
+
+/** RunService: convert, call the verb, convert back. */
+export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceImpl<typeof RunService> {
+  return {
+    async getRun(request) {
+      return { run: toRunMessage(await getRun(app, toRunId(request.runId))) };
+    },
+
+    async listRuns(request, context) {
+      const query = toRunsQuery(request);
+      const before = toPosition(doors.pageTokenKey, request.pageToken, query);
+      const pageSize = clampPageSize(request.pageSize);
+      const { runs, next } = await listRuns(app, principalOf(context), { ...query, pageSize }, before);
+      return {
+        runs: runs.map(toRunMessage),
+        nextPageToken:
+          next === undefined ? "" : sealPageToken(doors.pageTokenKey, { query, position: { before: String(next) } }),
+      };
+    },
+
+    async waitRun(request, context) {
+      const timeoutMs = waitTimeMs(context, request.waitTimeout, runWait);
+      const { run, reached } = await waitRun(app, toRunId(request.runId), timeoutMs, context.signal);
+      return { run: toRunMessage(run), result: reached ? WaitResult.REACHED : WaitResult.EXPIRED };
+    },
+
+    async *watchRun(request, context) {
+      const watch: WatchRequest = {
+        runId: toRunId(request.runId),
+        excludeDeltas: request.excludeDeltas,
+        idleMs: Math.max(durationMs(request.idleInterval) || idleInterval.unset, idleInterval.min),
+        ...(request.afterSequence !== undefined && { afterSequence: toSequence(request.afterSequence) }),
+      };
+      for await (const frame of watchRun(app, watch, context.signal)) yield toWatchMessage(frame);
+      // A stream without its end frame must not look whole (C137).
+      context.signal.throwIfAborted();
+    },
+
+    async listRunEvents(request, context) {
+      const query = {
+        runId: toRunId(request.runId),
+        afterSequence: toSequence(request.afterSequence),
+        pageSize: clampPageSize(request.pageSize, eventPage),
+        excludeDeltas: request.excludeDeltas,
+        waitMs: waitTimeMs(context, request.waitTimeout, eventWait),
+      };
+      const page = await listRunEvents(app, query, context.signal);
+      return {
+        events: page.events.map(toRunEventMessage),
+        lastSequence: BigInt(page.lastSequence),
+        runEnded: page.runEnded,
+      };
+    },
+
+    async cancelRun({ requestId, runId, reason }, context) {
+      const result = await cancelRun(app, principalOf(context), { requestId, runId: toRunId(runId), reason });
+      return { run: toRunMessage(result.run), deduplicated: result.deduplicated };
+    },
+  };
+}
+
+/** UUIDs have one spelling inside: topics and maps compare them as text. */
+function toRunId(text: string): string {
+  return text.toLowerCase();
+}
+
+/** A position no run will reach stays one. */
+function toSequence(position: bigint): number {
+  return Math.min(Number(position), Number.MAX_SAFE_INTEGER);
+}
+
+function toRunsQuery({ session, sourceSession, agentId, states }: ListRunsRequest) {
+  return {
+    states: toRunStates(states),
+    ...(session !== "" && { session }),
+    ...(sourceSession !== "" && { sourceSession }),
+    ...(agentId !== "" && { agentId: agentId.toLowerCase() }),
+  };
+}
+
+function toPosition(key: Buffer, token: string, query: unknown): bigint | undefined {
+  if (token === "") return undefined;
+  const position = openPageToken(key, token, query) as { before: string };
+  return BigInt(position.before);
+}
