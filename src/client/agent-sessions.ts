@@ -1,0 +1,108 @@
+import { type Client, createClient } from "@connectrpc/connect";
+import { HostService } from "#gen/agentsessions/v1/host_service_pb.js";
+import type { Message } from "#gen/agentsessions/v1/message_pb.js";
+import type { Run } from "#gen/agentsessions/v1/run_pb.js";
+import { RunService } from "#gen/agentsessions/v1/run_service_pb.js";
+import type { Session } from "#gen/agentsessions/v1/session_pb.js";
+import { type Agent, type SendMessageResponse, SessionService } from "#gen/agentsessions/v1/session_service_pb.js";
+import { type Connection, createConnection, type Protocol } from "./connection.ts";
+import type { TokenSource } from "./interceptors.ts";
+import {
+  type AgentFilter,
+  eachAgent,
+  eachMessage,
+  eachRun,
+  eachSession,
+  type MessageFilter,
+  type RunFilter,
+  type SessionFilter,
+} from "./pages.ts";
+import { type SendMessageOptions, sendMessage } from "./send-message.ts";
+import { type WaitRunOptions, type WaitRunResult, waitRun } from "./wait-run.ts";
+import { type RunFrame, type WatchRunOptions, watchRun } from "./watch-run.ts";
+
+export interface AgentSessionsOptions {
+  /** Where the service listens, for example "http://127.0.0.1:50051". */
+  readonly baseUrl: string;
+  /** Credential sent with every call; a function is asked before each. Default none, which a service on loopback accepts as the local operator. */
+  readonly token?: TokenSource;
+  /** Default "grpc". "connect" costs the server about half the CPU per unary call. */
+  readonly protocol?: Protocol;
+}
+
+/**
+ * A client of the service. One is enough for a process: every call shares its connection.
+ *
+ * Unary calls have a deadline of 30 s unless `timeoutMs` is given, and always settle. A call that ends UNAVAILABLE is repeated, within its
+ * deadline, when it cannot act twice: reads, and mutations with a request id. Refusals are ConnectErrors; `reasonOf` tells why.
+ */
+export interface AgentSessions {
+  /** Sessions and their transcripts, as the contract has them. */
+  readonly sessions: Client<typeof SessionService>;
+  /** Runs. Prefer `watchRun` and `waitRun` below to their RPCs: they survive cuts. */
+  readonly runs: Client<typeof RunService>;
+  /** The host protocol. Agent hosts in TypeScript use `agentsessions/host` instead. */
+  readonly hosts: Client<typeof HostService>;
+
+  /**
+   * Sends a message into a session and waits for the answer of the run it starts. Running out of time is an outcome
+   * (EXPIRED: stored, still going on), not an error. After a cut it asks again with the same request id, so the message is never doubled.
+   */
+  sendMessage(options: SendMessageOptions): Promise<SendMessageResponse>;
+  /**
+   * Watches a run: a snapshot (unless `afterSequence` is given), its events in order without gap or repeat, and the end. Resumes after any cut
+   * from the last position; gives up, throwing the last error, when nothing came for `budgetMs`. Leaving the loop never cancels the run.
+   */
+  watchRun(runId: string, options?: WatchRunOptions): AsyncIterable<RunFrame>;
+  /** Waits until a run has ended, asking again and again; without `timeoutMs` for as long as it takes. */
+  waitRun(runId: string, options?: WaitRunOptions): Promise<WaitRunResult>;
+
+  /** Every session that matches, newest first, page by page. */
+  eachSession(filter?: SessionFilter): AsyncIterable<Session>;
+  /** Every run that matches, newest first, page by page. */
+  eachRun(filter?: RunFilter): AsyncIterable<Run>;
+  /** Every configured agent. */
+  eachAgent(filter?: AgentFilter): AsyncIterable<Agent>;
+  /** Messages of a session from the newest back to the first, page by page. */
+  eachMessage(filter: MessageFilter): AsyncIterable<Message>;
+
+  /** Ends open calls and closes the connection. An idle connection does not keep the process alive, so this is optional. */
+  close(): void;
+}
+
+/** Creates a client. Connects at the first call and reconnects by itself. */
+export function createAgentSessions(options: AgentSessionsOptions): AgentSessions {
+  return agentSessionsOn(createConnection(options.baseUrl, options.protocol), options);
+}
+
+/** Creates a client on a connection that may be shared with others; with `signal`, all its calls end when it aborts. */
+export function agentSessionsOn(
+  connection: Connection,
+  credentials: { readonly token?: TokenSource; readonly signal?: AbortSignal },
+): AgentSessions {
+  const { token, signal } = credentials;
+  const transport = connection.transport({ token, signal });
+  const single = connection.transport({ token, signal, retry: false });
+  const sessions = createClient(SessionService, transport);
+  const runs = createClient(RunService, transport);
+  const singleSessions = createClient(SessionService, single);
+  const singleRuns = createClient(RunService, single);
+  return {
+    sessions,
+    runs,
+    hosts: createClient(HostService, transport),
+    sendMessage: (send) => sendMessage(singleSessions, send),
+    watchRun: (runId, watch = {}) =>
+      watchRun(singleRuns, runId, { ...watch, signal: eitherSignal(watch.signal, signal) }),
+    waitRun: (runId, wait = {}) => waitRun(singleRuns, runId, { ...wait, signal: eitherSignal(wait.signal, signal) }),
+    eachSession: (filter = {}) => eachSession(sessions, filter),
+    eachRun: (filter = {}) => eachRun(runs, filter),
+    eachAgent: (filter = {}) => eachAgent(sessions, filter),
+    eachMessage: (filter) => eachMessage(sessions, filter),
+    close: () => connection.close(),
+  };
+}
+
+function eitherSignal(one: AbortSignal | undefined, other: AbortSignal | undefined): AbortSignal | undefined {
+  return one && other ? AbortSignal.any([one, other]) : (one ?? other);
+}
