@@ -162,6 +162,34 @@ export enum ErrorReason {
    * @generated from enum value: ERROR_REASON_INTERNAL = 20;
    */
   INTERNAL = 20,
+
+  /**
+   * The session or run is hidden from the caller by its visibility, or does not exist; both look the same (S8.4, S8.5). Metadata "setting" names what decides. PERMISSION_DENIED.
+   *
+   * @generated from enum value: ERROR_REASON_VISIBILITY_DENIED = 21;
+   */
+  VISIBILITY_DENIED = 21,
+
+  /**
+   * Agent-to-agent access does not reach the other agent; metadata "failing" says which side: disabled, requester or target (S8.2). PERMISSION_DENIED.
+   *
+   * @generated from enum value: ERROR_REASON_AGENT_TO_AGENT_DENIED = 22;
+   */
+  AGENT_TO_AGENT_DENIED = 22,
+
+  /**
+   * The send policy of the session forbids it; metadata "setting" names what decides (S7). PERMISSION_DENIED.
+   *
+   * @generated from enum value: ERROR_REASON_SEND_POLICY_DENIED = 23;
+   */
+  SEND_POLICY_DENIED = 23,
+
+  /**
+   * The credential of the agent host does not serve the agent; metadata "agent_id" names it. PERMISSION_DENIED.
+   *
+   * @generated from enum value: ERROR_REASON_AGENT_DENIED = 24;
+   */
+  AGENT_DENIED = 24,
 }
 
 /**
@@ -170,7 +198,7 @@ export enum ErrorReason {
  *
  * @generated from enum agentsessions.v1.ErrorReason
  */
-export declare type ErrorReasonJson = "ERROR_REASON_UNSPECIFIED" | "ERROR_REASON_FIELD_INVALID" | "ERROR_REASON_PAGE_TOKEN_MISMATCH" | "ERROR_REASON_REQUEST_ID_REUSED" | "ERROR_REASON_SESSION_NOT_FOUND" | "ERROR_REASON_RUN_NOT_FOUND" | "ERROR_REASON_HOST_NOT_FOUND" | "ERROR_REASON_LEASE_LOST" | "ERROR_REASON_RUN_TERMINAL" | "ERROR_REASON_EVENT_SEQUENCE_GAP" | "ERROR_REASON_SESSION_SUPERSEDED" | "ERROR_REASON_WAIT_CYCLE" | "ERROR_REASON_ETAG_MISMATCH" | "ERROR_REASON_CONFLICT" | "ERROR_REASON_QUEUE_FULL" | "ERROR_REASON_DRAINING" | "ERROR_REASON_DATABASE_UNAVAILABLE" | "ERROR_REASON_CREDENTIAL_INVALID" | "ERROR_REASON_ROLE_DENIED" | "ERROR_REASON_AGENT_UNKNOWN" | "ERROR_REASON_INTERNAL";
+export declare type ErrorReasonJson = "ERROR_REASON_UNSPECIFIED" | "ERROR_REASON_FIELD_INVALID" | "ERROR_REASON_PAGE_TOKEN_MISMATCH" | "ERROR_REASON_REQUEST_ID_REUSED" | "ERROR_REASON_SESSION_NOT_FOUND" | "ERROR_REASON_RUN_NOT_FOUND" | "ERROR_REASON_HOST_NOT_FOUND" | "ERROR_REASON_LEASE_LOST" | "ERROR_REASON_RUN_TERMINAL" | "ERROR_REASON_EVENT_SEQUENCE_GAP" | "ERROR_REASON_SESSION_SUPERSEDED" | "ERROR_REASON_WAIT_CYCLE" | "ERROR_REASON_ETAG_MISMATCH" | "ERROR_REASON_CONFLICT" | "ERROR_REASON_QUEUE_FULL" | "ERROR_REASON_DRAINING" | "ERROR_REASON_DATABASE_UNAVAILABLE" | "ERROR_REASON_CREDENTIAL_INVALID" | "ERROR_REASON_ROLE_DENIED" | "ERROR_REASON_AGENT_UNKNOWN" | "ERROR_REASON_INTERNAL" | "ERROR_REASON_VISIBILITY_DENIED" | "ERROR_REASON_AGENT_TO_AGENT_DENIED" | "ERROR_REASON_SEND_POLICY_DENIED" | "ERROR_REASON_AGENT_DENIED";
 
 /**
  * Describes the enum agentsessions.v1.ErrorReason.

@@ -179,6 +179,22 @@ export declare type ListSessionsResponse = Message<"agentsessions.v1.ListSession
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
+
+  /**
+   * What the calling session may see: the setting tools.sessions.visibility, or less when its agent is sandboxed (S3.5, S8.3).
+   * Not set when the caller is no session.
+   *
+   * @generated from field: agentsessions.v1.SessionVisibility visibility = 3;
+   */
+  visibility: SessionVisibility;
+
+  /**
+   * Whether sessions that match kinds, agent_id, parent and archived exist that this visibility hides (C96).
+   * Label and updated_after are not looked at: hidden sessions are not to be guessed by them. Always false when the caller is no session.
+   *
+   * @generated from field: bool hidden_by_visibility = 4;
+   */
+  hiddenByVisibility: boolean;
 };
 
 /**
@@ -200,6 +216,22 @@ export declare type ListSessionsResponseJson = {
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken?: string;
+
+  /**
+   * What the calling session may see: the setting tools.sessions.visibility, or less when its agent is sandboxed (S3.5, S8.3).
+   * Not set when the caller is no session.
+   *
+   * @generated from field: agentsessions.v1.SessionVisibility visibility = 3;
+   */
+  visibility?: SessionVisibilityJson;
+
+  /**
+   * Whether sessions that match kinds, agent_id, parent and archived exist that this visibility hides (C96).
+   * Label and updated_after are not looked at: hidden sessions are not to be guessed by them. Always false when the caller is no session.
+   *
+   * @generated from field: bool hidden_by_visibility = 4;
+   */
+  hiddenByVisibility?: boolean;
 };
 
 /**
@@ -1521,6 +1553,60 @@ export declare type AgentJson = {
 export declare const AgentSchema: GenMessage<Agent, {jsonType: AgentJson}>;
 
 /**
+ * Which sessions a calling session may see (S8.1). Values may be added.
+ *
+ * @generated from enum agentsessions.v1.SessionVisibility
+ */
+export enum SessionVisibility {
+  /**
+   * Not set: the caller is no session.
+   *
+   * @generated from enum value: SESSION_VISIBILITY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Its own.
+   *
+   * @generated from enum value: SESSION_VISIBILITY_SELF = 1;
+   */
+  SELF = 1,
+
+  /**
+   * Its own and those spawned from it, at any depth.
+   *
+   * @generated from enum value: SESSION_VISIBILITY_TREE = 2;
+   */
+  TREE = 2,
+
+  /**
+   * All of its agent, and those spawned from it.
+   *
+   * @generated from enum value: SESSION_VISIBILITY_AGENT = 3;
+   */
+  AGENT = 3,
+
+  /**
+   * All of its agent and of the agents that agent-to-agent access reaches, and those spawned from it.
+   *
+   * @generated from enum value: SESSION_VISIBILITY_ALL = 4;
+   */
+  ALL = 4,
+}
+
+/**
+ * Which sessions a calling session may see (S8.1). Values may be added.
+ *
+ * @generated from enum agentsessions.v1.SessionVisibility
+ */
+export declare type SessionVisibilityJson = "SESSION_VISIBILITY_UNSPECIFIED" | "SESSION_VISIBILITY_SELF" | "SESSION_VISIBILITY_TREE" | "SESSION_VISIBILITY_AGENT" | "SESSION_VISIBILITY_ALL";
+
+/**
+ * Describes the enum agentsessions.v1.SessionVisibility.
+ */
+export declare const SessionVisibilitySchema: GenEnum<SessionVisibility, SessionVisibilityJson>;
+
+/**
  * How much of each message ListMessages returns.
  *
  * @generated from enum agentsessions.v1.MessageView
@@ -1625,7 +1711,7 @@ export declare const SendOutcomeSchema: GenEnum<SendOutcome, SendOutcomeJson>;
  */
 export declare const SessionService: GenService<{
   /**
-   * Lists sessions, newest first (S3). Reserved and superseded sessions are never listed (S2.5).
+   * Lists the sessions the caller may see, newest first (S3). Reserved and superseded sessions are never listed (S2.5).
    * Pages are stable for sessions that do not change; one that changes while paging may move to the front and be missed
    * by later pages, never skipped silently for others (C164).
    *
