@@ -212,7 +212,7 @@ function describe(facts: ErrorFacts): WireError {
       return {
         code: Code.PermissionDenied,
         reason: "VISIBILITY_DENIED",
-        message: `not visible from this session, or not there: it sees "${facts.visibility}" (${facts.setting})`,
+        message: `${outOfReach[facts.verb]}, or not there: the caller reaches "${facts.visibility}" (${facts.setting})`,
         metadata: { visibility: facts.visibility, setting: facts.setting },
       };
     case "agent_to_agent_denied":
@@ -229,8 +229,21 @@ function describe(facts: ErrorFacts): WireError {
         message: `sends into this session are denied by ${facts.decidedBy}`,
         metadata: { setting: facts.decidedBy },
       };
+    case "agent_not_served":
+      return {
+        code: Code.PermissionDenied,
+        reason: "AGENT_DENIED",
+        message: `the credential of this host does not serve agent "${facts.agentId}"; use one whose agents include it`,
+        metadata: { agent_id: facts.agentId },
+      };
   }
 }
+
+const outOfReach = {
+  read: "not visible to the caller",
+  send: "no session the caller may send to",
+  change: "nothing the caller may change",
+};
 
 function describeFailingSide(failing: "disabled" | "requester" | "target"): string {
   if (failing === "disabled") return "agent-to-agent access is off";

@@ -166,6 +166,8 @@ export class Listener {
 function pingWhileOpen(session: http2.ServerHttp2Session, intervalMs: number): () => void {
   let unanswered = false;
   const timer = setInterval(() => {
+    // Destroyed, but its "close" is still to come: a ping would throw.
+    if (session.destroyed) return;
     if (unanswered) {
       session.destroy();
       return;

@@ -1,4 +1,3 @@
-import type { ConnectRouter } from "@connectrpc/connect";
 import { createContextValues } from "@connectrpc/connect";
 import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
 import { HostService } from "#gen/agentsessions/v1/host_service_pb.js";
@@ -55,7 +54,7 @@ export function buildRoutes(app: App, { pageTokenKey, onLoopback, shutdown }: Ro
         router,
         [...services, Health].map((service) => service.typeName),
       );
-      wrapUnaryHandlers(router, app);
+      for (const [index, handler] of router.handlers.entries()) router.handlers[index] = mapBareErrors(handler, app);
     },
     contextValues: (request) => createContextValues().set(peerKey, peerOf(request)),
     requestGate: (context) =>
@@ -78,9 +77,3 @@ export function buildRoutes(app: App, { pageTokenKey, onLoopback, shutdown }: Ro
 
 /** Connect decodes JSON bodies leniently unless it is given another decoder. */
 const strictUtf8 = { textDecoder: new TextDecoder("utf-8", { fatal: true }) };
-
-function wrapUnaryHandlers(router: ConnectRouter, app: App): void {
-  for (const [index, handler] of router.handlers.entries()) {
-    if (handler.method.methodKind === "unary") router.handlers[index] = mapBareErrors(handler, app);
-  }
-}

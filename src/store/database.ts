@@ -18,6 +18,9 @@ export interface Tables {
   requests: RequestTable;
   hosts: HostTable;
   session_imports: SessionImportTable;
+  tokens: TokenTable;
+  waits: WaitTable;
+  audit_events: AuditEventTable;
 }
 
 export interface SecretTable {

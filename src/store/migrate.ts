@@ -2,10 +2,12 @@ import { sql } from "kysely";
 import { type Migration, type MigrationProvider, Migrator } from "kysely/migration";
 import type { Db } from "./database.ts";
 import * as initial from "./migrations/001-initial.ts";
+import * as access from "./migrations/002-access.ts";
 
 /** Every migration by name; never remove or rename one, as databases remember the names. */
 const migrations: Readonly<Record<string, Migration>> = {
   "001-initial": initial,
+  "002-access": access,
 };
 
 /** The database was migrated by a newer release, which this one must not write to. */

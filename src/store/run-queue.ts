@@ -1,10 +1,13 @@
 import { type RawBuilder, type Selectable, sql } from "kysely";
-import type { Provenance } from "../domain/message.ts";
+import { AppError } from "../domain/errors.ts";
+import type { Part, Provenance } from "../domain/message.ts";
 import type { Run } from "../domain/run.ts";
 import type { Session } from "../domain/session.ts";
 import type { Db, RunTable, Tx } from "./database.ts";
+import { encodeMessageBody } from "./message-body.ts";
 import { toEventBytes } from "./run-events.ts";
 import { rowToRun, selectRuns } from "./runs.ts";
+import { coarse } from "./sessions.ts";
 
 /*
  * A session is a lane: its runs start in the order they were enqueued, one at a time (S9.1). The head of a lane is ready
@@ -13,10 +16,11 @@ import { rowToRun, selectRuns } from "./runs.ts";
  * snapshot in force, and two transactions would both see an empty lane, or both miss the run to promote.
  */
 
+/** A run about to join its lane, with the message that it answers. */
 export interface NewRun {
   readonly runId: string;
   readonly session: Session;
-  readonly inputMessageId: string;
+  readonly input: NewInput;
   readonly provenance: Provenance;
   /** Limit of execution from the first beat on; 0 = none. */
   readonly runTimeoutMs: number;
@@ -25,13 +29,23 @@ export interface NewRun {
   readonly traceparent?: string;
 }
 
+/** Enters the transcript as the user's, with the run's provenance. */
+export interface NewInput {
+  readonly messageId: string;
+  readonly parts: readonly Part[];
+}
+
 /**
- * Adds a run at the end of its lane, with its first event: ready when the lane has no head, else waiting. The caller has
- * locked the session row.
+ * Adds a run at the end of its lane, with its first event and its input message: ready when the lane has no head, else
+ * waiting. One statement, since every round trip keeps the session locked. The caller has locked the session row.
+ * Fails with queue_full when the lane has `limit` unfinished runs.
  */
-export async function enqueueRun(tx: Tx, run: NewRun, now: Date): Promise<Run> {
-  const { rows } = await enqueueStatement(run, now).execute(tx);
-  return rowToRun({ ...rows[0]!, session_uuid: run.session.sessionId, session_key: run.session.sessionKey });
+export async function enqueueRun(tx: Tx, run: NewRun, limit: number, now: Date): Promise<Run> {
+  const { session } = run;
+  const { rows } = await enqueueStatement(run, limit, now).execute(tx);
+  const [row] = rows;
+  if (row === undefined) throw queueFull(session, limit);
+  return rowToRun({ ...row, session_uuid: session.sessionId, session_key: session.sessionKey });
 }
 
 const queuedEvents = {
@@ -39,36 +53,49 @@ const queuedEvents = {
   ready: toEventBytes({ type: "state_change", state: "ready" }),
 };
 
-export function enqueueStatement(run: NewRun, now: Date) {
-  const { session, provenance } = run;
+export function enqueueStatement(run: NewRun, limit: number, now: Date) {
+  const { session, provenance, input } = run;
+  const body = encodeMessageBody({ role: "user", parts: input.parts, provenance });
   return sql<Selectable<RunTable>>`
-    with enqueued as (
+    with lane as materialized (${openRunsIn(session.id, limit)}), enqueued as (
       insert into runs (run_id, session, agent_id, state, ready_at, input_message_id, run_timeout_ms, model, thinking_level,
         created_at, provenance, source_session_id, traceparent, last_event_seq)
-      select ${run.runId}::uuid, ${session.id}::bigint, ${session.agentId}::text,
-        case when exists (select from runs where session = ${session.id} and state in (1, 2)) then 0 else 1 end,
-        ${now}::timestamptz, ${run.inputMessageId}::uuid, ${run.runTimeoutMs}::bigint, ${run.model ?? null}::text,
+      select ${run.runId}::uuid, ${session.id}::bigint, ${session.agentId}::text, case heads when 0 then 1 else 0 end,
+        ${now}::timestamptz, ${input.messageId}::uuid, ${run.runTimeoutMs}::bigint, ${run.model ?? null}::text,
         ${run.thinkingLevel ?? null}::text, ${now}::timestamptz, ${JSON.stringify(provenance)}::text,
         ${provenance.sourceSessionId ?? null}::uuid, ${run.traceparent ?? null}::text, 1
+      from lane where waiting + heads < ${limit}
       returning *
     ), announced as (
       insert into run_events (run, seq, attempt, type, created_at, body)
       select id, 1, 0, 1, ${now}::timestamptz, case state when 0 then ${queuedEvents.waiting}::bytea else ${queuedEvents.ready}::bytea end
       from enqueued
+    ), allocated as (
+      update sessions set last_seq = last_seq + 1, updated_at = ${coarse(now)} from enqueued where sessions.id = enqueued.session
+      returning last_seq
+    ), said as (
+      insert into messages (session, seq, message_id, role, run, created_at, body)
+      select enqueued.session, last_seq, input_message_id, 1, enqueued.id, ${now}::timestamptz, ${body} from enqueued, allocated
     )
     select * from enqueued`;
 }
 
-/** Unfinished runs of a session, counted up to `limit` waiting ones. */
-export async function countOpenRuns(db: Db, session: bigint, limit: number): Promise<number> {
-  const { rows } = await countOpenStatement(session, limit).execute(db);
-  return Number(rows[0]!.n);
+/** Fails with queue_full when the session has `limit` unfinished runs. */
+export async function refuseFullQueue(db: Db, session: Session, limit: number): Promise<void> {
+  const { rows } = await openRunsIn(session.id, limit).execute(db);
+  const { waiting, heads } = rows[0]!;
+  if (waiting + heads >= limit) throw queueFull(session, limit);
 }
 
-export function countOpenStatement(session: bigint, limit: number) {
-  return sql<{ n: bigint }>`
-    select (select count(*) from (select from runs where ${waitingIn(session)} limit ${limit}) waiting)
-         + (select count(*) from runs where session = ${session} and state in (1, 2)) as n`;
+function queueFull({ sessionKey }: Session, limit: number): AppError {
+  return new AppError({ kind: "queue_full", sessionKey, limit });
+}
+
+/** Unfinished runs of a session: the waiting ones, counted up to `limit`, and the head of its lane. */
+export function openRunsIn(session: bigint, limit: number) {
+  return sql<{ waiting: bigint; heads: bigint }>`
+    select (select count(*) from (select from runs where ${waitingIn(session)} limit ${limit}) waiting) as waiting,
+      (select count(*) from runs where session = ${session} and state in (1, 2)) as heads`;
 }
 
 /**

@@ -35,9 +35,10 @@ const matrix: { [K in ErrorKind]: [Omit<Extract<ErrorFacts, { kind: K }>, "kind"
   database_unavailable: [{}, Code.Unavailable, "DATABASE_UNAVAILABLE", 1000],
   credential_invalid: [{}, Code.Unauthenticated, "CREDENTIAL_INVALID"],
   role_denied: [{ role: "session", rpc: "x/Y" }, Code.PermissionDenied, "ROLE_DENIED"],
-  visibility_denied: [{ visibility: "tree", setting: "s" }, Code.PermissionDenied, "VISIBILITY_DENIED"],
+  visibility_denied: [{ verb: "read", visibility: "tree", setting: "s" }, Code.PermissionDenied, "VISIBILITY_DENIED"],
   agent_to_agent_denied: [{ failing: "target", setting: "s" }, Code.PermissionDenied, "AGENT_TO_AGENT_DENIED"],
   send_policy_denied: [{ decidedBy: "s" }, Code.PermissionDenied, "SEND_POLICY_DENIED"],
+  agent_not_served: [{ agentId: "a" }, Code.PermissionDenied, "AGENT_DENIED"],
 };
 
 describe("AppError on the wire", () => {
