@@ -91,7 +91,7 @@ export function agentSessionsOn(
     sessions,
     runs,
     hosts: createClient(HostService, transport),
-    sendMessage: (send) => sendMessage(singleSessions, send),
+    sendMessage: (send) => sendMessage(singleSessions, { ...send, signal: eitherSignal(send.signal, signal) }),
     watchRun: (runId, watch = {}) =>
       watchRun(singleRuns, runId, { ...watch, signal: eitherSignal(watch.signal, signal) }),
     waitRun: (runId, wait = {}) => waitRun(singleRuns, runId, { ...wait, signal: eitherSignal(wait.signal, signal) }),

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { createRequire } from "node:module";
 import { type Client, createClient } from "@connectrpc/connect";
 import { type ClaimedRun, HostService } from "#gen/agentsessions/v1/host_service_pb.js";
 import { agentSessionsOn } from "../client/agent-sessions.ts";
@@ -31,7 +32,9 @@ export interface AgentHost {
   stop(): Promise<void>;
 }
 
-const CLIENT = { sdkName: "agentsessions/host", sdkVersion: "0.1.0", language: "typescript" };
+/** Two levels up from the sources as from the built files. */
+const { version } = createRequire(import.meta.url)("../../package.json") as { version: string };
+const CLIENT = { sdkName: "agentsessions/host", sdkVersion: version, language: "typescript" };
 const DEFAULT_CONCURRENT_RUNS = 10;
 const MAX_CONCURRENT_RUNS = 1_000;
 const STOP_GRACE_MS = 5_000;
@@ -139,7 +142,7 @@ class ClaimingHost implements AgentHost {
     const requestId = randomUUID();
     for (;;) {
       try {
-        const agents = [...this.#agents.keys()].map((agentId) => ({ agentId, maxConcurrentRuns: this.#places }));
+        const agents = [...this.#agents.keys()].map((agentId) => ({ agentId }));
         await this.#hosts.registerHost({ ...this.#identity, requestId, agents, client: CLIENT });
         return;
       } catch (error) {

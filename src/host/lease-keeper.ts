@@ -45,10 +45,11 @@ export class LeaseKeeper {
 
   async #beatWhileHolding(): Promise<void> {
     this.#beating = true;
-    for (let failures = 0; this.#held.size > 0; ) {
+    for (let failures = 0; ; ) {
+      const runs = this.#dropGone();
+      if (runs.length === 0) break;
       const interrupt = new AbortController();
       this.#interrupt = interrupt;
-      const runs = [...this.#held.values()];
       const waitMs = runs.every((run) => run.started) ? intervalMs(runs) : 0;
       const beganAt = performance.now();
       try {
@@ -64,6 +65,12 @@ export class LeaseKeeper {
       }
     }
     this.#beating = false;
+  }
+
+  /** A run that is gone is not asked about again, however long its agent takes to stop. */
+  #dropGone(): HeldRun[] {
+    for (const [token, run] of this.#held) if (run.isGone) this.#held.delete(token);
+    return [...this.#held.values()];
   }
 
   async #beat(runs: readonly HeldRun[], waitMs: number, interrupt: AbortSignal): Promise<void> {

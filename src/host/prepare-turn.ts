@@ -42,6 +42,7 @@ export function prepareTurn({ claimed, signal, sessions, writer, streamed }: Tur
       const value = toHostMessage(message, messageId);
       return quiet(writer.write({ event: { case: "message", value } }).then(() => messageId));
     },
+    flush: () => quiet(writer.flush()),
     reportUsage: (usage) => quiet(writer.write({ event: { case: "usage", value: toUsage(usage) } })),
   };
 }

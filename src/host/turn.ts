@@ -28,7 +28,7 @@ export interface Turn {
    * Pass it to model and tool calls.
    */
   readonly signal: AbortSignal;
-  /** The session tools, acting as the session of this run (S1.2). Its calls end with the turn. */
+  /** The session tools, acting as the session of this run (S1.2). Its calls end when `signal` aborts. */
   readonly sessions: AgentSessions;
 
   /**
@@ -47,6 +47,8 @@ export interface Turn {
    * An assistant message takes over the text streamed since the last one: watchers see it under the same id.
    */
   addMessage(message: TurnMessage): Promise<string>;
+  /** Resolves when everything said, shown and written so far is stored: before an act that must not be forgotten. */
+  flush(): Promise<void>;
   /** Reports the tokens of one model call; the service sums them up. */
   reportUsage(usage: TurnUsage): Promise<void>;
 }

@@ -2,7 +2,14 @@ import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import { afterEach, expect, test } from "vitest";
 import { HostService, HeartbeatResult_State as LeaseState } from "../../src/client/index.ts";
-import { type AgentFunction, type AgentHost, createAgentHost, type Turn, TurnEnded } from "../../src/host/index.ts";
+import {
+  type AgentFunction,
+  type AgentHost,
+  createAgentHost,
+  drainOnSignals,
+  type Turn,
+  TurnEnded,
+} from "../../src/host/index.ts";
 import { fakeService } from "../support/fake-service.ts";
 
 const RUN_ID = "0198a000-0000-7000-8000-000000000001";
@@ -119,25 +126,28 @@ test("the agent starts after the first beat was answered, and a run outlives its
 });
 
 test("the host gives a run up before its lease can have ended when no beat gets through", async () => {
-  let beats = 0;
-  const service = await serviceWithOneRun({
-    heartbeatRuns: ({ items }) => {
-      beats++;
-      if (beats > 1) throw new ConnectError("away", Code.Unavailable);
-      return { results: items.map(({ runId }) => ({ runId, state: LeaseState.HELD })) };
+  const leaseTtlMs = 1_500;
+  let beatAt = 0;
+  const service = await serviceWithOneRun(
+    {
+      heartbeatRuns: ({ items }) => {
+        if (beatAt > 0) throw new ConnectError("away", Code.Unavailable);
+        beatAt = performance.now();
+        return { results: items.map(({ runId }) => ({ runId, state: LeaseState.HELD })) };
+      },
     },
-  });
-  const aborted = Promise.withResolvers<{ reason: TurnEnded; afterMs: number }>();
-  const startedAt = performance.now();
+    leaseTtlMs,
+  );
+  const aborted = Promise.withResolvers<{ reason: TurnEnded; at: number }>();
   await service.run(async (turn) => {
     const reason = await abortOf(turn);
-    aborted.resolve({ reason, afterMs: performance.now() - startedAt });
+    aborted.resolve({ reason, at: performance.now() });
     return "too late";
   });
-  const { reason, afterMs } = await aborted.promise;
+  const { reason, at } = await aborted.promise;
   expect(reason).toBeInstanceOf(TurnEnded);
   expect(reason.ending).toBe("lease_lost");
-  expect(afterMs).toBeLessThan(600);
+  expect(at - beatAt).toBeLessThan(leaseTtlMs);
   await expect.poll(() => service.claimIds.length).toBeGreaterThan(1);
   expect(service.calls).not.toContain("complete");
   expect(service.calls).not.toContain("fail");
@@ -239,4 +249,20 @@ test("stopping leaves a run of which something was stored to its lease", async (
   expect(service.calls).not.toContain("release");
   expect(service.calls).not.toContain("fail");
   expect(service.calls).not.toContain("complete");
+});
+
+test("a first signal drains the host, a second one stops it", async () => {
+  const service = await serviceWithOneRun();
+  const host = await service.run(async (turn) => {
+    await abortOf(turn);
+    throw turn.signal.reason;
+  });
+  const forget = drainOnSignals(host, { signals: ["SIGUSR2"] });
+  await expect.poll(() => service.calls).toContain("beat");
+  process.emit("SIGUSR2");
+  process.emit("SIGUSR2");
+  await expect.poll(() => host.activeRuns).toBe(0);
+  expect(service.calls).toContain("release");
+  await expect.poll(() => process.listenerCount("SIGUSR2")).toBe(0);
+  forget();
 });
