@@ -21,10 +21,13 @@ export type ErrorFacts =
   | { kind: "draining" }
   | { kind: "database_unavailable" }
   | { kind: "credential_invalid" }
-  | { kind: "role_denied"; role: string; rpc: string }
-  | { kind: "visibility_denied"; visibility: string; setting: string }
+  | { kind: "identity_provider_unavailable" }
+  | { kind: "role_denied"; role: string; rpc: string; header?: string }
+  | { kind: "visibility_denied"; verb: "read" | "send" | "change"; visibility: string; setting: string }
   | { kind: "agent_to_agent_denied"; failing: "disabled" | "requester" | "target"; setting: string }
-  | { kind: "send_policy_denied"; decidedBy: string };
+  | { kind: "send_policy_denied"; decidedBy: string }
+  | { kind: "agent_not_served"; agentId: string }
+  | { kind: "host_not_served"; hostId: string };
 
 /** One broken rule of one request field; `field` is the path as the caller wrote it ("update_mask", "items[2].run_id"). */
 export interface FieldViolation {

@@ -1,3 +1,4 @@
+import { cutText } from "./cut-text.ts";
 import type { JsonValue } from "./json.ts";
 import type { Message, OmittedContent, Part } from "./message.ts";
 import { utf8Length } from "./utf8.ts";
@@ -115,15 +116,6 @@ function boundPart(part: Part, limit: number, sha256: (base64: string) => Omitte
 function boundThinking(part: Extract<Part, { type: "thinking" }>, limit: number): Part {
   if (part.text.length <= limit && (part.signature ?? "").length <= limit) return part;
   return { type: "thinking", text: cutText(part.text, limit) };
-}
-
-/** Cuts to at most `limit` code units, marker included, never through a surrogate pair. */
-function cutText(text: string, limit: number): string {
-  if (text.length <= limit) return text;
-  const marker = `\n[cut: the whole text has ${text.length} characters]`;
-  const head = text.slice(0, Math.max(0, limit - marker.length));
-  const last = head.charCodeAt(head.length - 1);
-  return (last >= 0xd800 && last <= 0xdbff ? head.slice(0, -1) : head) + marker;
 }
 
 /** Cuts long strings wherever they stand in a tool call's arguments. Returns the very same value when none is. */

@@ -35,6 +35,12 @@ export interface Provenance {
   readonly sourceChannel?: string;
   readonly sourceTool?: string;
   readonly sourceRunId?: string;
+  /** One id for a first send and all sends that came of it (C21). */
+  readonly chainId?: string;
+  /** Sends in the chain up to this one, itself included. */
+  readonly hop?: number;
+  /** Keys of the sessions the chain came through, the one that got this message last. */
+  readonly chain?: readonly string[];
 }
 
 /** What a message says, without its place in a transcript: the stored body. */

@@ -28,16 +28,26 @@ const harmless = String.raw`(?i:true|false|null|none|undefined|string|number|boo
 
 /** Start of a token: behind anything but a letter or digit, or behind an escape such as the \n of JSON in a text. */
 const start = String.raw`(?<=^|[^A-Za-z0-9]|\\[bfnrt])`;
+/** A value behind a colon that is no word of a sentence. */
+const tellingValue = String.raw`(?=[^\s\d"',;&}]{0,64}\d)(?=${value}{6})|(?=${value}{32})|(?=${value}{1,31}(?!${value})(?![ \t]+\S))`;
 const afterFlag = String.raw`(?<=--[\w-]{0,60})[ \t]+`;
 
-/** Tokens that are known by how they look: model and cloud providers, code hosts, registries, chat platforms. */
+/** At least so many of these characters: a look and a plain loop, as a counted loop costs stack for each character of a text. */
+const run = (chars: string, least: number) => `(?=${chars}{${least}})${chars}+`;
+const plain = "[A-Za-z0-9]";
+const dashed = String.raw`[\w-]`;
+const bearer = "[A-Za-z0-9_.~+/=-]";
+
+/** Tokens that are known by how they look: this service's own, model and cloud providers, code hosts, registries, chat platforms. */
 const tokenShapes = [
-  String.raw`sk-(?=[A-Za-z_-]{0,64}\d)[\w-]{8,}|sk-[\w-]{32,}`,
-  String.raw`gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}`,
-  String.raw`xox[a-z]-[\w-]{8,}|xapp-[\w-]{8,}`,
-  String.raw`(?:gsk_|pplx-|npm_|hf_|xai-|r8_)[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}|pypi-[\w-]{32,}`,
-  String.raw`AIza[\w-]{20,}|ya29\.[\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16}[A-Za-z0-9]*`,
-  String.raw`[rs]k_(?:live|test)_[A-Za-z0-9]{8,}|whsec_[A-Za-z0-9+/=]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}`,
+  `ast_[0-9a-f]{32}_${run(dashed, 16)}|asr_${run(dashed, 40)}`,
+  String.raw`sk-(?=[A-Za-z_-]{0,64}\d)${run(dashed, 8)}|sk-${run(dashed, 32)}`,
+  `gh[pousr]_${run(plain, 16)}|github_pat_${run(dashed, 16)}|glpat-${run(dashed, 16)}`,
+  `xox[a-z]-${run(dashed, 8)}|xapp-${run(dashed, 8)}`,
+  `(?:gsk_|pplx-|npm_|hf_|xai-|r8_)${run(plain, 16)}|nvapi-${run(dashed, 16)}|pypi-${run(dashed, 32)}`,
+  String.raw`AIza${run(dashed, 20)}|ya29\.${run(dashed, 16)}|(?:AKIA|ASIA)[A-Z0-9]{16}${plain}*`,
+  `[rs]k_(?:live|test)_${run(plain, 8)}|whsec_${run("[A-Za-z0-9+/=]", 16)}`,
+  String.raw`SG\.${run(dashed, 16)}\.${run(dashed, 16)}`,
 ].join("|");
 
 /** In the order they are applied: shapes first, so that a rule on names sees their masks. Group 1 stays. */
@@ -45,14 +55,17 @@ const rules: readonly RegExp[] = [
   // Private keys in PEM form; one without an end goes to the end of the text. Certificates and public keys are public.
   /(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----)[\s\S]*?(?=-----END |$)/g,
   // Passwords in URLs. A number before a path, query or fragment is a port.
-  /(:\/\/[^\s:/@"'<>]*:)(?!\d{1,5}[/?#])(?:[^\s/"'<>]+(?=@)|[^\s@"'<>]{1,256}(?=@))/g,
+  /(:\/\/[^\s:/@"'<>]*:)(?!\d{1,5}[/?#])(?:[^\s/"'<>]+(?=@)|(?:[^\s/@"'<>]|\/(?!\/)){1,256}(?=@)[^\s/"'<>]*(?=@))/g,
   new RegExp(`(${start})(?:${tokenShapes})`, "g"),
   // Telegram bot tokens; a UUID or hash behind a peer id is none.
-  /((?<!\d))\d{6,12}:(?![0-9a-f-]{32})[\w-]{30,}/g,
+  new RegExp(String.raw`((?<!\d))\d{6,12}:(?![0-9a-f-]{32})${run(dashed, 30)}`, "g"),
   // JSON Web Tokens.
-  /((?<=^|[^\w-]|\\[bfnrt]))eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*){0,3}/g,
+  new RegExp(String.raw`((?<=^|[^\w-]|\\[bfnrt]))eyJ${run(dashed, 8)}\.${run(dashed, 8)}(?:\.${dashed}*){0,3}`, "g"),
   // Bearer tokens outside a header; "bearer responsibilities" is prose.
-  /((?<![A-Za-z])bearer[ \t]+)(?:(?=[A-Za-z._~+/-]{0,64}\d)[\w.~+/=-]{12,}|[\w.~+/=-]{32,})/gi,
+  new RegExp(
+    String.raw`((?<![A-Za-z])(?i:bearer)[ \t]+)(?:(?=[A-Za-z._~+/-]{0,64}\d)${run(bearer, 12)}|${run(bearer, 32)})`,
+    "g",
+  ),
   // name = "value", "name": "value", \"name\":\"value\", --name "value": up to the same quote, or to the end of the line.
   new RegExp(
     String.raw`(${name}(?:[ \t]*(?::=?|={1,3}>?)[ \t]*|${afterFlag})(${quote}))(?!\2)[^\n]+?(?=(?<!\\)\2|$)`,
@@ -63,10 +76,10 @@ const rules: readonly RegExp[] = [
   new RegExp(String.raw`(${name}[ \t]*:?=[ \t]*)(?![=>~]|${quote}|${harmless})${value}+`, "g"),
   // --name value
   new RegExp(`(${secretWord}${afterFlag})(?!-|${quote})${value}+`, "g"),
-  // name: value, when it has a digit or is the last word of its line; otherwise it is prose ("the secret: keep going").
-  // The name of an agent in a session key is none.
+  // name: value, when it has a digit, is longer than words are, or is the last on its line; else it is prose ("the
+  // secret: keep going"). The name of an agent in a session key names no secret.
   new RegExp(
-    String.raw`(${name}(?<!\bagent:[\w-]{0,64})[ \t]*:[ \t]*)(?![:=]|${quote}|${harmless})(?:(?=[^\s\d"',;&}]{0,64}\d)${value}{6,}|${value}+(?!${value})(?![ \t]+\S))`,
+    String.raw`(${name}(?<!\bagent:[\w-]{0,64})[ \t]*:[ \t]*)(?![:=]|${quote}|${harmless})(?:${tellingValue})${value}+`,
     "g",
   ),
 ];

@@ -6,12 +6,12 @@ export type RetryDecision = { readonly retry: true; readonly delayMs: number } |
 const maxDoublings = 30;
 
 /**
- * Decides whether a failed attempt is followed by another one, and when. Only failures the host calls retryable are,
+ * Decides whether a failed attempt is followed by another one, and when. Only failures told to be retryable are,
  * while attempts remain. The delay doubles from `initialMs` up to `maxMs`, of which `jitter` picks a point in the upper
  * half, so that runs that failed together do not come back together. `retryAfterMs` is the least, even above `maxMs`.
  */
 export function decideRetry(failure: {
-  readonly error: RunError;
+  readonly error: Pick<RunError, "retryable">;
   /** The attempt that failed, from 1. */
   readonly attempt: number;
   readonly maxAttempts: number;

@@ -19,7 +19,14 @@ export function isTerminal(state: RunState): state is TerminalState {
   return state === "completed" || state === "failed" || state === "canceled" || state === "timed_out";
 }
 
-export type RunErrorCode = "agent" | "rate_limited" | "invalid_request" | "provider" | "host_lost" | "deadline";
+export type RunErrorCode =
+  | "agent"
+  | "rate_limited"
+  | "invalid_request"
+  | "provider"
+  | "host_lost"
+  | "deadline"
+  | "send_denied";
 
 export interface RunError {
   readonly code: RunErrorCode;

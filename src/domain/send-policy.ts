@@ -89,3 +89,18 @@ export function parseSendCommand(text: string): SendPolicyOverride | "inherit" |
   const word = /^\/send[ \t]+([a-z]+)$/i.exec(text.trim())?.[1];
   return word === undefined ? undefined : sendCommands.get(word.toLowerCase());
 }
+
+/** Who says something: an operator, or somebody on a channel, by the id the channel gives. */
+export type Speaker =
+  | { readonly role: "operator" }
+  | { readonly role: "sender"; readonly channel: string; readonly senderId: string };
+
+/** `channels`: what is configured for each, by its name in lower case. */
+export type ChannelOwners = Readonly<Record<string, { readonly owners: readonly string[] }>>;
+
+/** Whether a message may command instead of going to the agent (S7.2): an operator's, or that of an owner of its channel. */
+export function mayCommand(channels: ChannelOwners, speaker: Speaker): boolean {
+  if (speaker.role === "operator") return true;
+  const name = foldWord(speaker.channel);
+  return Object.hasOwn(channels, name) && channels[name]!.owners.includes(speaker.senderId);
+}

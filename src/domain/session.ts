@@ -24,6 +24,8 @@ export interface Session {
   readonly kind: SessionKind;
   readonly chatType: ChatType;
   readonly state: SessionState;
+  /** `global` or `unknown`, from an import: there for operators alone (S2.5). */
+  readonly reserved: boolean;
   /** Channel recorded on the session itself (groups). */
   readonly channel?: string;
   readonly label?: string;

@@ -6,6 +6,7 @@ import type { Run } from "../../src/domain/run.ts";
 import type { RunEventBody } from "../../src/domain/run-event.ts";
 import { testApp } from "../support/app.ts";
 import { addRun, addSession, append, delta, end, hold, note } from "../support/runs-by-hand.ts";
+import { operator } from "../support/session-tools.ts";
 
 let app: App;
 beforeAll(async () => {
@@ -31,7 +32,7 @@ async function watchAcrossCuts(run: Run, cuts: readonly number[], pauses: readon
     const leaving = new AbortController();
     const request = { runId: run.runId, afterSequence, excludeDeltas, idleMs: 5 };
     let left = cuts[stream] ?? Number.POSITIVE_INFINITY;
-    for await (const frame of watchRun(app, request, leaving.signal)) {
+    for await (const frame of watchRun(app, operator, request, leaving.signal)) {
       expect(frame.sequence).toBeGreaterThanOrEqual(afterSequence);
       afterSequence = frame.sequence;
       if (frame.type === "event") seen.push([frame.sequence, frame.event.body]);
