@@ -1,0 +1,160 @@
+import { expect, test } from "vitest";
+import { RunState } from "../../src/client/index.ts";
+import type { EventFact, Facts, MessageFact, RunFact } from "./facts.ts";
+import { checkPromises } from "./promises.ts";
+import { answerOf, toText } from "./work.ts";
+
+/*
+ * The checks of the chaos test, on a small history in which every promise is kept: two runs of one session, the first of
+ * which was taken back from a late host once. Each test breaks one thing and names the promise that must notice.
+ */
+
+const texts = ["first", "second"].map((name) => toText({ name, act: "stream", ms: 1 }));
+const answers = texts.map(answerOf);
+
+function run(place: number, fields: Partial<RunFact> = {}): RunFact {
+  return {
+    id: place + 1,
+    runId: `run ${place}`,
+    session: "1",
+    state: "completed",
+    attempt: 1,
+    leased: false,
+    reply: answers[place]!,
+    replyMessageId: `answer ${place}`,
+    inputMessageId: `input ${place}`,
+    lastEventSeq: 4,
+    sourceSession: null,
+    ...fields,
+  };
+}
+
+function message(seq: number, place: number, role: "user" | "assistant"): MessageFact {
+  const text = (role === "user" ? texts : answers)[place]!;
+  const messageId = `${role === "user" ? "input" : "answer"} ${place}`;
+  return { session: "1", seq, messageId, role, run: place + 1, text };
+}
+
+function changes(...states: string[]): EventFact["body"][] {
+  return states.map((state) => ({ type: "state_change", state }));
+}
+
+function events(firstTransaction: number, attempts: readonly number[], bodies: EventFact["body"][]): EventFact[] {
+  return bodies.map((body, place) => ({
+    seq: place + 1,
+    attempt: attempts[place]!,
+    transaction: firstTransaction + place,
+    body,
+  }));
+}
+
+function story(): { -readonly [K in keyof Facts]: Facts[K] } {
+  const runs = [run(0, { attempt: 2, lastEventSeq: 6 }), run(1)];
+  const delta = (text: string) => ({ type: "text_delta", text });
+  const taken = [...changes("ready", "running", "ready", "running"), delta(answers[0]!), ...changes("completed")];
+  const plain = [...changes("waiting", "running"), delta(answers[1]!), ...changes("completed")];
+  const messages = [
+    message(1, 0, "user"),
+    message(2, 1, "user"),
+    message(3, 0, "assistant"),
+    message(4, 1, "assistant"),
+  ];
+  const shown = {
+    runs: runs.map(({ runId, reply }) => ({ runId, reply, state: RunState.COMPLETED })),
+    messages: messages.map(({ messageId }) => ({ messageId })),
+  } as unknown as Facts["shown"][number];
+  return {
+    callers: {
+      sent: texts.map((text, place) => ({
+        requestId: `request ${place}`,
+        session: "agent:nova:main",
+        text,
+        sentAt: place * 10,
+        acceptedAt: place * 10 + 5,
+        runIds: new Set([`run ${place}`]),
+      })),
+      watched: [{ runId: "run 1", sequences: [1n, 2n, 3n, 4n], streams: 2, ended: true }],
+      faults: [],
+    },
+    lateHost: { refused: ["late"], faults: [] },
+    sessions: [{ id: "1", key: "agent:nova:main", lastSeq: 4 }],
+    runs,
+    messages,
+    events: new Map([
+      ["1", events(10, [0, 1, 1, 2, 2, 2], taken)],
+      ["2", events(20, [0, 1, 1, 1], plain)],
+    ]),
+    requests: runs.map(({ runId }, place) => ({ caller: "operator", requestId: `request ${place}`, runId })),
+    shown: [shown, shown],
+  };
+}
+
+type History = ReturnType<typeof story>;
+
+function brokenIn(change: (facts: History) => void): string[] {
+  const facts = story();
+  change(facts);
+  return checkPromises(facts)
+    .filter(({ broken }) => broken.length > 0)
+    .map(({ promise }) => promise);
+}
+
+function withEvents(facts: History, runId: string, change: (events: EventFact[]) => EventFact[]): void {
+  facts.events = new Map([...facts.events, [runId, change([...facts.events.get(runId)!])]]);
+}
+
+test("a history in which everything went well breaks no promise", () => {
+  expect(brokenIn(() => {})).toEqual([]);
+});
+
+test.each<[string, RegExp, (facts: History) => void]>([
+  ["a request without its run", /exactly one run/, (facts) => (facts.requests = facts.requests.slice(1))],
+  ["two answers to one request", /repeated request id/, ({ callers }) => callers.sent[0]!.runIds.add("run 1")],
+  [
+    "a message stored twice",
+    /one user message/,
+    (facts) => (facts.messages = [...facts.messages, message(5, 0, "user")]),
+  ],
+  ["a hole in a transcript", /gap-free/, (facts) => (facts.sessions = [{ ...facts.sessions[0]!, lastSeq: 5 }])],
+  [
+    "messages in another order than they were accepted in",
+    /in the order/,
+    ({ callers }) => Object.assign(callers.sent[1]!, { sentAt: -9, acceptedAt: -5 }),
+  ],
+  ["a run that failed", /as its message asks/, (facts) => (facts.runs = [facts.runs[0]!, run(1, { state: "failed" })])],
+  ["a waiting run alone", /without a head/, (facts) => (facts.runs = [facts.runs[0]!, run(1, { state: "waiting" })])],
+  ["a lease left over", /no lease is left/, (facts) => (facts.runs = [facts.runs[0]!, run(1, { leased: true })])],
+  ["another reply", /the agent's answer/, (facts) => (facts.runs = [facts.runs[0]!, run(1, { reply: "no" })])],
+  ["two answers", /one final message/, (facts) => (facts.messages = [...facts.messages, message(5, 0, "assistant")])],
+  ["a replica that hides a run", /both replicas/, (facts) => (facts.shown = [{ runs: [], messages: [] }])],
+  ["a missing event", /without gap/, (facts) => withEvents(facts, "2", (all) => all.toSpliced(1, 1))],
+  [
+    "a write between two leases",
+    /only while they hold it/,
+    (facts) => withEvents(facts, "1", (all) => all.with(3, { ...all[3]!, body: { type: "progress", note: "x" } })),
+  ],
+  [
+    "an event of the attempt before",
+    /only while they hold it/,
+    (facts) => withEvents(facts, "1", (all) => all.with(4, { ...all[4]!, attempt: 1 })),
+  ],
+  [
+    "a stream with a piece missing",
+    /is its answer, whole/,
+    (facts) => withEvents(facts, "2", (all) => all.with(2, { ...all[2]!, body: { type: "text_delta", text: "sec" } })),
+  ],
+  [
+    "a refused write that is there",
+    /is nowhere/,
+    (facts) => withEvents(facts, "2", (all) => all.with(2, { ...all[2]!, body: { type: "progress", note: "late" } })),
+  ],
+  [
+    "two runs of a session at once",
+    /one after the other/,
+    (facts) => withEvents(facts, "2", (all) => all.map((event) => ({ ...event, transaction: event.transaction - 8 }))),
+  ],
+  ["an event seen twice", /every watcher/, ({ callers }) => callers.watched[0]!.sequences.push(4n)],
+  ["an answer that must not be", /must not be answered/, ({ callers }) => callers.faults.push("INTERNAL")],
+])("%s is noticed", (_, promise, change) => {
+  expect(brokenIn(change)).toContainEqual(expect.stringMatching(promise));
+});
