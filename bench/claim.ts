@@ -64,6 +64,8 @@ async function fill(app: App, rows: number): Promise<void> {
   await sql`vacuum analyze`.execute(app.db);
 }
 
+const principal = { role: "operator", name: "bench" } as const;
+
 async function claimAndComplete(
   app: App,
   hosts: readonly { hostId: string; instanceId: string }[],
@@ -72,7 +74,7 @@ async function claimAndComplete(
   let left = count;
   const lane = async (host: { hostId: string; instanceId: string }): Promise<void> => {
     while (left-- > 0) {
-      const request = { ...host, requestId: app.ids.uuid(), agentIds: ["main"], maxRuns: 1, waitMs: 0 };
+      const request = { principal, ...host, requestId: app.ids.uuid(), agentIds: ["main"], maxRuns: 1, waitMs: 0 };
       const { runs } = await claimRuns(app, request);
       const [claimed] = runs;
       if (claimed === undefined) throw new Error("no run was ready");

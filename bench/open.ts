@@ -52,11 +52,11 @@ export interface BenchServer {
   close(): Promise<void>;
 }
 
-/** Starts `agentsessions serve` as a process of its own; on a database that is given, or on an embedded one. */
+/** Starts `agentsessions serve` as `npm start` does, a process of its own; on a database that is given, or on an embedded one. */
 export async function startBenchServer(databaseUrl?: string): Promise<BenchServer> {
   const { dataDir, remove } = await temporaryDataDir();
   const { DATABASE_URL: _, ...env } = process.env;
-  const child = spawn(process.execPath, [join(import.meta.dirname, "../src/main.ts"), ...serveArgs(dataDir)], {
+  const child = spawn(process.execPath, [join(import.meta.dirname, "../bin/agentsessions.js"), ...serveArgs(dataDir)], {
     env: databaseUrl === undefined ? env : { ...env, DATABASE_URL: databaseUrl },
     stdio: ["ignore", "pipe", "ignore"],
   });

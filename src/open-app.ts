@@ -48,7 +48,7 @@ export async function openApp({ config, migrate, ...options }: OpenAppOptions): 
     await ensureSchema(db, located.source === "embedded" || migrate, log);
     const clock = await databaseClock(db, { log });
     open.defer(() => clock.close());
-    const wakeups = await connectWakeups(located.url, { log });
+    const wakeups = await connectWakeups(located.directUrl, { log });
     open.defer(() => wakeups.close());
     const app = { db, config, clock, ids: randomIds(), wakeups, log };
     return { app, database: describeDatabase(located, options.dataDir), close: () => open.disposeAsync() };
@@ -73,7 +73,8 @@ async function openDatabase(
   { dataDir, log }: DatabaseOptions,
   open: AsyncDisposableStack,
 ): Promise<{ db: Db; located: LocatedDatabase }> {
-  const located = await locateDatabase({ databaseUrl: process.env["DATABASE_URL"], dataDir, log });
+  const { DATABASE_URL: databaseUrl, DATABASE_DIRECT_URL: directUrl } = process.env;
+  const located = await locateDatabase({ databaseUrl, directUrl, dataDir, log });
   open.defer(() => located.stop());
   const db = connectDatabase(located.url, { onIdleError: (err) => log.warn({ err }, "an idle connection died") });
   open.defer(() => db.destroy());

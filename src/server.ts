@@ -1,11 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { App } from "./app/context.ts";
+import type { Config } from "./config/schema.ts";
 import { AppError } from "./domain/errors.ts";
+import { watchDatabase } from "./loops/database-watch.ts";
 import { runLeaseReaper } from "./loops/lease-reaper.ts";
 import { runPruner } from "./loops/pruner.ts";
 import { runDeadlines } from "./loops/run-deadlines.ts";
 import { formatAddress, isLoopback, type ListenAddress } from "./rpc/address.ts";
 import { toConnectError } from "./rpc/errors.ts";
+import { type KeySet, openKeySet } from "./rpc/key-set.ts";
 import { Listener, type TlsMaterial } from "./rpc/listener.ts";
 import { buildRoutes } from "./rpc/routes.ts";
 import { getSharedSecret } from "./store/secrets.ts";
@@ -15,6 +18,8 @@ export interface ServerOptions {
   readonly app: Omit<App, "draining">;
   readonly listen: ListenAddress;
   readonly tls?: TlsMaterial;
+  /** Keys that JWTs are verified with; default: those of server.auth.jwt, opened now. */
+  readonly keySet?: KeySet | undefined;
 }
 
 export interface RunningServer {
@@ -33,15 +38,23 @@ export class UnprotectedAddressError extends Error {
   constructor(address: ListenAddress) {
     super(
       `${formatAddress(address)} can be reached from other machines, and without authentication everyone there would be the operator. ` +
-        "Listen on a loopback address such as 127.0.0.1:50051, or set server.tls with clientCaFile, so that callers prove who they are with a client certificate.",
+        "Listen on a loopback address such as 127.0.0.1:50051, or put { server: { auth: { required: true } } } into the file of --config " +
+        'and give each caller a token (agentsessions token create --role operator --name "your name"), ' +
+        "or set server.tls with clientCaFile, so that callers prove who they are with a client certificate.",
     );
     this.name = "UnprotectedAddressError";
   }
 }
 
 /** Throws UnprotectedAddressError when callers from other machines could not be told apart. */
-export function assertProtected(listen: ListenAddress, tls: TlsMaterial | undefined): void {
-  if (!isLoopback(listen.host) && tls?.ca === undefined) throw new UnprotectedAddressError(listen);
+export function assertProtected(listen: ListenAddress, tls: TlsMaterial | undefined, { auth }: Config["server"]): void {
+  if (isLoopback(listen.host) || tls?.ca !== undefined || auth.required) return;
+  throw new UnprotectedAddressError(listen);
+}
+
+/** Whether a program of this machine that shows no credential is the operator. */
+export function admitsLocalOperator(listen: ListenAddress, { auth, tls }: Config["server"]): boolean {
+  return isLoopback(listen.host) && !auth.required && tls?.clientCaFile === undefined;
 }
 
 /**
@@ -54,21 +67,26 @@ export function assertProtected(listen: ListenAddress, tls: TlsMaterial | undefi
  *   drainNoticeMs    no new connections or streams (GOAWAY); watches end with UNAVAILABLE / DRAINING
  *   drainGrace       what still runs is cut
  */
-export async function startServer({ app: context, listen, tls }: ServerOptions): Promise<RunningServer> {
-  assertProtected(listen, tls);
+export async function startServer({ app: context, listen, tls, keySet }: ServerOptions): Promise<RunningServer> {
+  const { server } = context.config;
+  assertProtected(listen, tls, server);
   const draining = new AbortController();
   const shutdown = new AbortController();
   const app: App = { ...context, draining: draining.signal };
-  const { drainNoticeMs, drainGraceSeconds, keepaliveSeconds } = app.config.server;
+  const { drainNoticeMs, drainGraceSeconds, keepaliveSeconds } = server;
   const pageTokenKey = await getSharedSecret(app.db, "page-token");
   const { handler, health } = buildRoutes(app, {
     pageTokenKey,
-    onLoopback: isLoopback(listen.host),
+    localOperator: admitsLocalOperator(listen, server),
+    keySet: keySet ?? openKeySet(server.auth),
     shutdown: shutdown.signal,
   });
   const listener = new Listener({ handler, keepaliveMs: keepaliveSeconds * 1000, ...(tls && { tls }) });
   const address = await listener.listen(listen);
-  const loops = [runLeaseReaper, runDeadlines, runPruner].map((run) => run(app, app.draining));
+  const loops = [
+    ...[runLeaseReaper, runDeadlines, runPruner].map((run) => run(app, app.draining)),
+    watchDatabase(app, app.draining, (answers) => health.setServing(answers)),
+  ];
 
   const drain = async (): Promise<number> => {
     health.setServing(false);

@@ -1,11 +1,12 @@
 import type { Principal } from "../domain/principal.ts";
 import type { SessionRow } from "../domain/session.ts";
-import { archiveSession as archiveStoredSession, findSessionBySessionId } from "../store/sessions.ts";
+import { archiveSession as archiveStoredSession } from "../store/sessions.ts";
 import { inTransaction } from "../store/transaction.ts";
+import { auditAllowed } from "./audit.ts";
 import type { App } from "./context.ts";
 import { viewSession } from "./get-session.ts";
 import { replayed } from "./replay.ts";
-import { lockCurrentSession, orNotFound } from "./resolve-session.ts";
+import { getSession, lockCurrentSession } from "./resolve-session.ts";
 
 export interface ArchiveSessionInput {
   readonly principal: Principal;
@@ -16,7 +17,7 @@ export interface ArchiveSessionInput {
 
 /**
  * Puts a session out of the default lists and keeps its transcript; unfinished runs go on, and a later send brings it
- * back (C16). Archiving an archived session changes nothing. Fails with session_not_found and session_superseded.
+ * back (C16). Archiving an archived session changes nothing. Fails as the guard in resolve-session.ts does, and with session_superseded.
  */
 export async function archiveSession(
   app: App,
@@ -28,9 +29,10 @@ export async function archiveSession(
     const { result, deduplicated } = await replayed(app, tx, request, async () => {
       const locked = await lockCurrentSession(app, tx, principal, session, "session");
       if (locked.state === "active") await archiveStoredSession(tx, locked.id, app.clock.now());
+      await auditAllowed(app, tx, request, { session: locked });
       return { sessionId: locked.sessionId };
     });
-    const archived = orNotFound(await findSessionBySessionId(tx, result.sessionId), session);
+    const archived = await getSession(app, tx, principal, result.sessionId, { verb: "read", field: "session" });
     return { session: await viewSession(tx, archived), deduplicated };
   });
 }

@@ -5,10 +5,12 @@ import type { Tx } from "../store/database.ts";
 import { requestCancel } from "../store/run-leases.ts";
 import { inTransaction } from "../store/transaction.ts";
 import type { Topic } from "../store/wakeups.ts";
+import { auditAllowed } from "./audit.ts";
 import type { App } from "./context.ts";
 import { endRun } from "./end-run.ts";
-import { getRun } from "./get-run.ts";
-import { lockLane } from "./held-run.ts";
+import { getStoredRun, readRun } from "./get-run.ts";
+import { type LockedRun, lockLane } from "./held-run.ts";
+import { redactRunFor } from "./redact-for.ts";
 import { replayed } from "./replay.ts";
 
 export interface CancelRequest {
@@ -21,7 +23,7 @@ export interface CancelRequest {
 /**
  * Asks for a run to end. A queued run, and a held one whose lease has run out (C145), end at once. A run whose host is alive
  * ends when that confirms, or after the grace period; nothing of it is delivered either way. A run that has ended
- * stays as it is. Fails with run_not_found.
+ * stays as it is. A session cancels runs of its own tree and those it sent. Fails as the guard in get-run.ts does.
  */
 export async function cancelRun(
   app: App,
@@ -29,19 +31,22 @@ export async function cancelRun(
   { requestId, ...cancel }: CancelRequest,
 ): Promise<{ run: RunView; deduplicated: boolean }> {
   let topics: Topic[] = [];
+  const request = { principal, method: "CancelRun", requestId, payload: cancel };
   const { deduplicated } = await inTransaction(app.db, (tx) =>
-    replayed(app, tx, { principal, method: "CancelRun", requestId, payload: cancel }, async () => {
-      topics = await cancelInLane(app, tx, cancel);
+    replayed(app, tx, request, async () => {
+      await getStoredRun(app, principal, cancel.runId, { verb: "change", db: tx });
+      const lane = await lockLane(tx, cancel.runId);
+      if (!lane) throw new AppError({ kind: "run_not_found", runId: cancel.runId });
+      topics = await cancelInLane(app, tx, lane, cancel.reason);
+      await auditAllowed(app, tx, request, { session: lane.session, runId: lane.run.runId });
       return {};
     }),
   );
   app.wakeups.publish(topics);
-  return { run: await getRun(app, cancel.runId), deduplicated };
+  return { run: redactRunFor(principal, await readRun(app, cancel.runId)), deduplicated };
 }
 
-async function cancelInLane(app: App, tx: Tx, { runId, reason }: Omit<CancelRequest, "requestId">): Promise<Topic[]> {
-  const lane = await lockLane(tx, runId);
-  if (!lane) throw new AppError({ kind: "run_not_found", runId });
+async function cancelInLane(app: App, tx: Tx, lane: LockedRun, reason: string | undefined): Promise<Topic[]> {
   const { run } = lane;
   if (isTerminal(run.state) || run.cancelRequestedAt) return [];
   const now = app.clock.now();

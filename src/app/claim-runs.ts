@@ -1,3 +1,5 @@
+import { hostSilenceMs } from "../domain/host-silence.ts";
+import type { Principal } from "../domain/principal.ts";
 import type { Run } from "../domain/run.ts";
 import { admitInstance, findHostStanding } from "../store/hosts.ts";
 import { type Claim, claimReadyRuns, findClaimedRuns } from "../store/run-queue.ts";
@@ -5,11 +7,14 @@ import { claimDeskOf } from "./claim-desk.ts";
 import { type ClaimedRun, toClaimedRuns } from "./claimed-run.ts";
 import type { App } from "./context.ts";
 import { Doorbell, ringOnAbort } from "./doorbell.ts";
+import { hashCredential } from "./hash-credential.ts";
 import { leaseMs } from "./held-run.ts";
+import { refuseForeignHost } from "./refuse-foreign-host.ts";
 import { releaseRun } from "./release-run.ts";
-import { hashRunToken, runTokenOf } from "./run-token.ts";
+import { runTokenOf } from "./run-token.ts";
 
 export interface ClaimRequest {
+  readonly principal: Principal;
   readonly requestId: string;
   readonly hostId: string;
   readonly instanceId: string;
@@ -27,21 +32,20 @@ export interface ClaimAnswer {
   readonly draining: boolean;
 }
 
-/** An instance not heard of for this long may be replaced by another one's mere claim: the longest wait of a claim, half as much again. */
-const silenceMs = 75_000;
-
 /**
  * Claims ready runs for a host, waiting for work when there is none: at most one per session, oldest first, never more
  * than asked for. An empty answer is normal. A claim whose answer was lost gets the same live leases for the same request
  * id; when nobody asks again, the runs go back to the queue at the start deadline. A host that was never registered is
- * registered by its claim. An instance that was drained or replaced is told so and gets nothing.
+ * registered by its claim. An instance that was drained or replaced is told so and gets nothing. Fails with
+ * agent_not_served and host_not_served beyond the agents of a host's credential.
  */
 export async function claimRuns(app: App, request: ClaimRequest): Promise<ClaimAnswer> {
+  await refuseForeignHost(app.db, request.principal, request);
   const now = app.clock.now();
   const granted = await findClaimedRuns(app.db, request, now);
   if (granted.length > 0) return { runs: await toClaimedRuns(app, granted), draining: false };
   if (app.draining.aborted) return { runs: [], draining: true };
-  const { mayClaim } = await admitInstance(app.db, request, new Date(now.getTime() - silenceMs), now);
+  const { mayClaim } = await admitInstance(app.db, request, new Date(now.getTime() - hostSilenceMs), now);
   if (!mayClaim) return { runs: [], draining: true };
   const runs = await handBackOfGone(app, request, await claimOrPark(app, request));
   if (runs.length > 0) return { runs: await toClaimedRuns(app, runs), draining: false };
@@ -81,7 +85,7 @@ async function handBackOfGone(app: App, request: ClaimRequest, runs: readonly Ru
 function toClaim(app: App, request: ClaimRequest): Claim {
   const leases = Array.from({ length: request.maxRuns }, () => {
     const leaseToken = app.ids.secret();
-    return { leaseToken, runTokenHash: hashRunToken(runTokenOf(leaseToken)) };
+    return { leaseToken, runTokenHash: hashCredential(runTokenOf(leaseToken)) };
   });
   const { requestId, hostId, instanceId, agentIds } = request;
   const startDeadlineMs = app.config.runs.startDeadlineSeconds * 1000;

@@ -7,6 +7,7 @@ import { channelOf } from "../domain/session-channel.ts";
 import { findMessage, listRunMessages } from "../store/messages.ts";
 import { findSessionById } from "../store/sessions.ts";
 import type { App } from "./context.ts";
+import { endDeniedRun } from "./end-denied-run.ts";
 import { leaseMs } from "./held-run.ts";
 import { runTokenOf } from "./run-token.ts";
 
@@ -33,22 +34,27 @@ export interface RunInput {
   readonly priorMessages: readonly Message[];
 }
 
-/** Puts together what the host of claimed runs needs; reads only, so it may be repeated. */
+/**
+ * Puts together what the host of claimed runs needs; may be repeated. A run that the send policy denies by now is ended
+ * instead (S7.3).
+ */
 export async function toClaimedRuns(app: App, runs: readonly Run[]): Promise<ClaimedRun[]> {
   const claimed: ClaimedRun[] = [];
-  for (const run of runs) claimed.push(await toClaimedRun(app, run));
+  for (const run of runs) {
+    const content = await readContent(app, run);
+    if (!(await endDeniedRun(app, run, content.session))) claimed.push(toClaimedRun(app, run, content));
+  }
   return claimed;
 }
 
-async function toClaimedRun(app: App, run: Run): Promise<ClaimedRun> {
+function toClaimedRun(app: App, run: Run, content: Content): ClaimedRun {
   const leaseToken = run.leaseToken ?? "";
-  const session = (await findSessionById(app.db, run.session))!;
   return {
     run,
     leaseToken,
     leaseMs: leaseMs(app),
     startDeadlineMs: app.config.runs.startDeadlineSeconds * 1000,
-    input: await readInput(app, run, session),
+    input: toInput(app, run, content),
     runToken: runTokenOf(leaseToken),
   };
 }
@@ -56,9 +62,19 @@ async function toClaimedRun(app: App, run: Run): Promise<ClaimedRun> {
 /** Events a run has at its first claim: queued, running. */
 const eventsOfFirstClaim = 2;
 
-async function readInput(app: App, run: Run, session: Session): Promise<RunInput> {
-  const message = run.inputMessageId === undefined ? undefined : await findMessage(app.db, run.inputMessageId);
-  const written = run.lastSequence > eventsOfFirstClaim ? await listRunMessages(app.db, run.id) : [];
+type Content = Awaited<ReturnType<typeof readContent>>;
+
+/** The reads are independent and go out together: a host is waiting. */
+async function readContent(app: App, run: Run) {
+  const [session, message, written] = await Promise.all([
+    findSessionById(app.db, run.session),
+    run.inputMessageId === undefined ? undefined : findMessage(app.db, run.inputMessageId),
+    run.lastSequence > eventsOfFirstClaim ? listRunMessages(app.db, run.id) : [],
+  ]);
+  return { session: session!, message, written };
+}
+
+function toInput(app: App, run: Run, { session, message, written }: Content): RunInput {
   return {
     messages: message ? [message] : [],
     injectedContext: sendContext({

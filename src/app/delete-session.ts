@@ -3,10 +3,11 @@ import { lockOpenRuns } from "../store/runs.ts";
 import { deleteSession as deleteStoredSession } from "../store/sessions.ts";
 import { inTransaction } from "../store/transaction.ts";
 import type { Topic } from "../store/wakeups.ts";
+import { auditAllowed } from "./audit.ts";
 import type { App } from "./context.ts";
 import { endSessionRuns } from "./end-run.ts";
 import { replayed } from "./replay.ts";
-import { lockReference, orNotFound, readReference } from "./resolve-session.ts";
+import { lockNamedSession } from "./resolve-session.ts";
 import { refuseStaleEtag } from "./update-session.ts";
 
 export interface DeleteSessionInput {
@@ -26,7 +27,7 @@ export interface DeleteSessionResult {
 
 /**
  * Deletes a session with its transcript and cancels its unfinished runs, in one transaction (C144). Its key is free
- * again; results of its runs stay readable by run id (C166). Fails with session_not_found, and with etag_mismatch when
+ * again; results of its runs stay readable by run id (C166). Fails as the guard in resolve-session.ts does, and with etag_mismatch when
  * the session changed, or was re-created under its key, since the caller looked (C73).
  */
 export async function deleteSession(app: App, input: DeleteSessionInput): Promise<DeleteSessionResult> {
@@ -36,12 +37,12 @@ export async function deleteSession(app: App, input: DeleteSessionInput): Promis
     topics.length = 0;
     const request = { principal, method: "DeleteSession", requestId, payload: { session, etag } };
     return replayed(app, tx, request, async () => {
-      const reference = readReference(app, principal, session, "session");
-      const locked = orNotFound(await lockReference(tx, reference), session);
+      const locked = await lockNamedSession(app, tx, principal, session, { verb: "change", field: "session" });
       refuseStaleEtag(locked, input.etag);
       const canceled = await lockOpenRuns(tx, locked.id);
       topics.push(...(await endSessionRuns(app, tx, locked, { state: "canceled" })));
       await deleteStoredSession(tx, locked.id);
+      await auditAllowed(app, tx, request, { session: locked });
       return { sessionId: locked.sessionId, canceledRunIds: canceled.map((run) => run.runId) };
     });
   });

@@ -1,17 +1,49 @@
 import { AppError } from "../domain/errors.ts";
+import type { Principal } from "../domain/principal.ts";
 import type { Run, RunView } from "../domain/run.ts";
+import { isInScope } from "../domain/visibility.ts";
+import type { Db } from "../store/database.ts";
+import { findRunAndTarget, type RunTarget } from "../store/run-reads.ts";
 import { findRun } from "../store/runs.ts";
 import type { App } from "./context.ts";
+import { refuseHidden, scopeFor, type Verb } from "./denial.ts";
+import { redactRunFor } from "./redact-for.ts";
 import { viewRun } from "./run-view.ts";
 
-/** One run as it is now, also after its session was archived or deleted (C166). Fails with run_not_found. */
-export async function getRun(app: App, runId: string): Promise<RunView> {
-  return viewRun(app, app.db, await getStoredRun(app, runId));
+/** One run as it is now, also after its session was archived or deleted (C166). Fails as the guard, getStoredRun, does. */
+export async function getRun(app: App, principal: Principal, runId: string): Promise<RunView> {
+  return redactRunFor(principal, await viewRun(app, app.db, await getStoredRun(app, principal, runId)));
 }
 
-/** The run without its place in the queue. Fails with run_not_found. */
-export async function getStoredRun(app: Pick<App, "db">, runId: string): Promise<Run> {
+/**
+ * The run without its place in the queue. The guard of every verb that names a run (C125): a run is visible when its session
+ * is in the caller's scope, or when the caller's own key sent it; so is canceling one. What the caller may not see, and what is
+ * not there, is refused alike: with visibility_denied, or with run_not_found for callers that see everything.
+ */
+export async function getStoredRun(
+  app: Pick<App, "db" | "config">,
+  principal: Principal,
+  runId: string,
+  { verb = "read", db = app.db }: { verb?: Verb; db?: Db } = {},
+): Promise<Run> {
+  const found = await findRunAndTarget(db, runId);
+  if (found === undefined || !mayReach(app, principal, verb, found)) {
+    throw refuseHidden(app, principal, verb, { kind: "run_not_found", runId });
+  }
+  return found.run;
+}
+
+/** A run as it is now, for callers that the guard let through, or that sent it. Fails with run_not_found. */
+export async function readRun(app: Pick<App, "db" | "clock">, runId: string): Promise<RunView> {
   const run = await findRun(app.db, runId);
   if (!run) throw new AppError({ kind: "run_not_found", runId });
-  return run;
+  return viewRun(app, app.db, run);
+}
+
+/** A session's own sends, from whatever incarnation of its key, stay its own. Reserved sessions are the operators' alone (S2.5). */
+function mayReach(app: Pick<App, "config">, principal: Principal, verb: Verb, { run, target }: RunTarget): boolean {
+  if (principal.role === "operator") return true;
+  if (target.reserved) return false;
+  const sent = principal.role === "session" && run.provenance.sourceSessionKey === principal.sessionKey;
+  return sent || isInScope(scopeFor(app, principal, verb), target);
 }

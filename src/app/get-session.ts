@@ -5,9 +5,10 @@ import { nameRelatives } from "../store/session-list.ts";
 import type { App } from "./context.ts";
 import { getSession as getStoredSession } from "./resolve-session.ts";
 
-/** Reads one session, by key or id. Never creates one. Fails with field_invalid and session_not_found. */
+/** Reads one session, by key or id. Never creates one. Fails with field_invalid, and as the guard in resolve-session.ts does. */
 export async function getSession(app: App, input: { principal: Principal; session: string }): Promise<SessionRow> {
-  return viewSession(app.db, await getStoredSession(app, app.db, input.principal, input.session, "session"));
+  const use = { verb: "read", field: "session" } as const;
+  return viewSession(app.db, await getStoredSession(app, app.db, input.principal, input.session, use));
 }
 
 /** Adds to a session the names of its relatives. */

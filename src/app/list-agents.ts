@@ -1,4 +1,5 @@
 import { type AgentConfig, agentConfig, configuredAgentIds, defaultAgentId } from "../config/schema.ts";
+import { hostSilenceMs } from "../domain/host-silence.ts";
 import { clampPageSize } from "../domain/page-size.ts";
 import { mainSessionKey } from "../domain/session-key.ts";
 import { listServedAgents } from "../store/served-agents.ts";
@@ -16,9 +17,6 @@ export interface AgentView extends AgentConfig {
   /** Whether at least one live host takes its runs now. */
   readonly served: boolean;
 }
-
-/** A host that was not heard of for this long serves nobody: its longest poll is 50 s. */
-const hostSilenceMs = 60_000;
 
 /** Lists the configured agents in the order of the configuration, and whether a host serves them now. */
 export async function listAgents(

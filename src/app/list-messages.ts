@@ -13,6 +13,7 @@ import {
 } from "../store/messages.ts";
 import type { App } from "./context.ts";
 import { describeOmitted } from "./describe-omitted.ts";
+import { readsForeign, redactPageFor } from "./redact-for.ts";
 import { getSession } from "./resolve-session.ts";
 
 export interface ListMessagesInput extends MessageFilter {
@@ -44,6 +45,8 @@ export interface MessagePage {
   readonly droppedMessages: number;
   readonly truncated: boolean;
   readonly contentTruncated: boolean;
+  /** Whether secrets in these messages were masked, as the caller is another session (S4.4). */
+  readonly contentRedacted: boolean;
   readonly bytes: number;
   /** In the transcript, of every role. */
   readonly totalMessages: number;
@@ -56,10 +59,11 @@ const readLimits = { bounded: 32 * 1024 * 1024, full: 3.5 * 1024 * 1024 };
  * Reads a page of a transcript (S4): the newest, or the one before or after an earlier page. Filters apply before the
  * page size. Bounded pages stay under 80 KiB: a page towards older messages drops its oldest, a page towards newer ones
  * ends early, so that following either direction's token misses nothing. Superseded incarnations are read by session id
- * (C116). Fails with session_not_found, and with page_token_mismatch for a page of a session that was reset since.
+ * (C116). To another session secrets are masked before texts are cut, in either view, and raw JSON is left out (S4.4,
+ * C113). Fails as the guard in resolve-session.ts does, and with page_token_mismatch for a page of a session that was reset since.
  */
 export async function listMessages(app: App, input: ListMessagesInput): Promise<MessagePage> {
-  const session = await getSession(app, app.db, input.principal, input.session, "session");
+  const session = await getSession(app, app.db, input.principal, input.session, { verb: "read", field: "session" });
   if (input.position !== undefined && input.position.sessionId !== session.sessionId) {
     throw new AppError({ kind: "page_token_mismatch" });
   }
@@ -73,14 +77,14 @@ async function readBackwards(app: App, input: ListMessagesInput, session: Sessio
   const sizes = await listMessageSizesBefore(app.db, session.id, before, input, limit + 1);
   const wanted = sizes.slice(0, limit);
   const readable = withinReadLimit(wanted, input.view);
-  const read = await readAll(app, input, session, readable);
+  const { messages: read, redacted } = await readAll(app, input, session, readable);
   const bounded =
     input.view === "full" ? wholeMessages(read) : boundMessages(read, defaultMessageLimits, describeOmitted);
   const unread = input.view === "full" ? 0 : wanted.length - readable.length;
   const oldest = bounded.messages[0]?.sequence;
   const olderExists = sizes.length > bounded.messages.length;
   return {
-    ...describePage(session, bounded),
+    ...describePage(session, bounded, redacted),
     droppedMessages: bounded.droppedMessages + unread,
     truncated: bounded.truncated || unread > 0,
     ...(olderExists ? { older: toPosition(session, "older", oldest ?? nextTo(before, session)) } : {}),
@@ -91,12 +95,12 @@ async function readBackwards(app: App, input: ListMessagesInput, session: Sessio
 async function readForwards(app: App, input: ListMessagesInput, session: Session, after: number) {
   const limit = clampPageSize(input.pageSize);
   const sizes = await listMessageSizesAfter(app.db, session.id, after, input, limit);
-  const read = await readAll(app, input, session, withinReadLimit(sizes, input.view));
+  const { messages: read, redacted } = await readAll(app, input, session, withinReadLimit(sizes, input.view));
   const bounded = input.view === "full" ? wholeMessages(read) : boundFromOldest(read);
   const oldest = bounded.messages[0]?.sequence ?? after + 1;
   const [olderExists] = await listMessageSizesBefore(app.db, session.id, oldest, input, 1);
   return {
-    ...describePage(session, bounded),
+    ...describePage(session, bounded, redacted),
     ...(olderExists ? { older: toPosition(session, "older", oldest) } : {}),
     newer: toPosition(session, "newer", bounded.messages.at(-1)?.sequence ?? after),
   };
@@ -112,13 +116,13 @@ function withinReadLimit(sizes: readonly MessageSize[], view: "bounded" | "full"
   return end === -1 ? [...sizes] : sizes.slice(0, end);
 }
 
+/** What the caller may see of these messages, and the sequences of those in which something was masked. */
 async function readAll(app: App, input: ListMessagesInput, session: Session, sizes: readonly MessageSize[]) {
-  return readMessages(
-    app.db,
-    session,
-    sizes.map(({ sequence }) => sequence),
-    { includeRaw: input.view === "full" },
-  );
+  const { principal, view } = input;
+  const foreign = readsForeign(principal, session.sessionKey);
+  const sequences = sizes.map(({ sequence }) => sequence);
+  const stored = await readMessages(app.db, session, sequences, { includeRaw: view === "full" && !foreign });
+  return redactPageFor(principal, session.sessionKey, stored);
 }
 
 type Bounded = Pick<MessagePage, "messages" | "droppedMessages" | "truncated" | "contentTruncated" | "bytes">;
@@ -146,7 +150,7 @@ function fittingCount(messages: readonly Message[]): number {
   return Math.max(1, tooMany);
 }
 
-function describePage(session: Session, bounded: Bounded) {
+function describePage(session: Session, bounded: Bounded, redacted: ReadonlySet<number>) {
   const { messages, droppedMessages, truncated, contentTruncated, bytes } = bounded;
   return {
     sessionId: session.sessionId,
@@ -154,6 +158,7 @@ function describePage(session: Session, bounded: Bounded) {
     droppedMessages,
     truncated,
     contentTruncated,
+    contentRedacted: messages.some(({ sequence, placeholder }) => !placeholder && redacted.has(sequence)),
     bytes,
     totalMessages: session.messageCount,
   };

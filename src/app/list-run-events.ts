@@ -1,8 +1,10 @@
+import type { Principal } from "../domain/principal.ts";
 import type { Run } from "../domain/run.ts";
 import type { RunEvent } from "../domain/run-event.ts";
 import type { App } from "./context.ts";
 import { readRunEvents } from "./event-reader.ts";
 import { getStoredRun } from "./get-run.ts";
+import { readsForeign, redactEventsFor } from "./redact-for.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** An answer stops growing here: clients accept 4 MiB by default. One larger event alone may exceed it. */
@@ -27,21 +29,23 @@ export interface RunEventPage {
 
 /**
  * Events after a position: the unary twin of watchRun (S9.4). Waits for the first event when there is none yet; an empty page
- * is the answer when the time is up and when this process drains. Fails with run_not_found.
+ * is the answer when the time is up and when this process drains. To another session text deltas are left out and secrets masked (S4.4). Fails as the guard in get-run.ts does.
  */
 export async function listRunEvents(
   app: App,
+  principal: Principal,
   request: ListRunEventsRequest,
   signal?: AbortSignal,
 ): Promise<RunEventPage> {
-  const run = await getStoredRun(app, request.runId);
+  const run = await getStoredRun(app, principal, request.runId);
+  const read = { ...request, excludeDeltas: request.excludeDeltas || readsForeign(principal, run.sessionKey) };
   let page: RunEventPage = { events: [], lastSequence: request.afterSequence, runEnded: false };
   const limits = { timeoutMs: request.waitMs, ...(signal && { signal }) };
   await waitUntil(app, [`run:${request.runId}`], limits, async () => {
-    page = await readPage(app, run, page.lastSequence, request);
+    page = await readPage(app, run, page.lastSequence, read);
     return page.events.length > 0 || page.runEnded ? page : undefined;
   });
-  return page;
+  return { ...page, events: redactEventsFor(principal, run.sessionKey, page.events) };
 }
 
 async function readPage(app: App, run: Run, after: number, request: ListRunEventsRequest): Promise<RunEventPage> {

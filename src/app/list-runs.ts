@@ -1,9 +1,11 @@
 import type { Principal } from "../domain/principal.ts";
 import type { RunState, RunView } from "../domain/run.ts";
-import * as store from "../store/run-reads.ts";
+import * as store from "../store/run-list.ts";
 import type { App } from "./context.ts";
+import { redactRunFor } from "./redact-for.ts";
 import { getSession } from "./resolve-session.ts";
 import { viewRuns } from "./run-view.ts";
+import { scopeOf } from "./scope.ts";
 
 export interface ListRunsRequest {
   readonly pageSize: number;
@@ -22,7 +24,10 @@ export interface RunPage {
   readonly next?: bigint;
 }
 
-/** Runs newest first, with what the queued ones wait for. Filters are ANDed. Fails with session_not_found for a filter that names none. */
+/**
+ * The runs the caller may see, newest first, with what the queued ones wait for: those of sessions in its scope, and those
+ * its own key sent. Filters are ANDed. Fails as the guard in resolve-session.ts does for a session it filters by.
+ */
 export async function listRuns(
   app: App,
   principal: Principal,
@@ -30,17 +35,23 @@ export async function listRuns(
   before?: bigint,
 ): Promise<RunPage> {
   const { session, sourceSession, agentId, states, pageSize } = request;
-  const target = session === undefined ? undefined : await getSession(app, app.db, principal, session, "session");
+  const target =
+    session === undefined
+      ? undefined
+      : await getSession(app, app.db, principal, session, { verb: "read", field: "session" });
   const source =
-    sourceSession === undefined ? undefined : await getSession(app, app.db, principal, sourceSession, "source_session");
+    sourceSession === undefined
+      ? undefined
+      : await getSession(app, app.db, principal, sourceSession, { verb: "read", field: "source_session" });
   const filter = {
     states,
     ...(target && { session: target.id }),
     ...(source && { sourceSessionId: source.sessionId }),
     ...(agentId !== undefined && { agentId }),
   };
-  const runs = await store.listRuns(app.db, filter, before, pageSize + 1);
+  const runs = await store.listRuns(app.db, scopeOf(app, principal), filter, before, pageSize + 1);
   const page = runs.slice(0, pageSize);
   const last = page.at(-1);
-  return { runs: await viewRuns(app, app.db, page), ...(last && runs.length > pageSize && { next: last.id }) };
+  const views = (await viewRuns(app, app.db, page)).map((run) => redactRunFor(principal, run));
+  return { runs: views, ...(last && runs.length > pageSize && { next: last.id }) };
 }

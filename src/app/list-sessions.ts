@@ -5,11 +5,19 @@ import { findTextProblem } from "../domain/plain-text.ts";
 import type { Principal } from "../domain/principal.ts";
 import type { Session, SessionRow } from "../domain/session.ts";
 import type { SessionKind } from "../domain/session-key.ts";
+import type { Scope, Visibility } from "../domain/visibility.ts";
 import { listMessageTails } from "../store/messages.ts";
-import { listSessions as listStoredSessions, nameRelatives } from "../store/session-list.ts";
+import {
+  hidesSessions,
+  listSessions as listStoredSessions,
+  nameRelatives,
+  type SessionFilter,
+} from "../store/session-list.ts";
 import type { App } from "./context.ts";
 import { describeOmitted } from "./describe-omitted.ts";
+import { redactPageFor } from "./redact-for.ts";
 import { getSession } from "./resolve-session.ts";
+import { scopeOf, visibilityOf } from "./scope.ts";
 
 export interface ListSessionsInput {
   readonly principal: Principal;
@@ -36,6 +44,10 @@ export interface SessionPagePosition {
 
 export interface SessionPage {
   readonly sessions: readonly SessionRow[];
+  /** In force for the session that calls; absent for other callers. */
+  readonly visibility?: Visibility;
+  /** Whether visibility hides sessions that match; see hidesSessions for the filters it looks at. */
+  readonly hiddenByVisibility: boolean;
   /** Absent at the end, and only there. */
   readonly next?: SessionPagePosition;
 }
@@ -46,47 +58,72 @@ const tailsAnswerBytes = 3 * 1024 * 1024;
 const tailsReadBytes = 32 * 1024 * 1024;
 
 /**
- * Lists sessions, newest first (S3). Filters apply before the page size. Fails with session_not_found for an unknown
- * parent. Default 50 a page, at most 200; at most 20 messages each, bounded per S4.4.
+ * Lists the sessions the caller may see, newest first (S3). Filters and visibility apply before the page size. Fails as the
+ * guard in resolve-session.ts does for the parent. Default 50 a page, at most 200; at most 20 messages each, bounded per S4.4.
  */
 export async function listSessions(app: App, input: ListSessionsInput): Promise<SessionPage> {
   const limit = clampPageSize(input.pageSize);
   const problem = findTextProblem(input.label ?? "");
   if (problem !== undefined) throw fieldInvalid("label", problem);
-  const parent = input.parent ? await getSession(app, app.db, input.principal, input.parent, "parent") : undefined;
-  const found = await listStoredSessions(
-    app.db,
-    {
-      archived: input.archived,
-      kinds: input.kinds,
-      agentIds: input.agentId ? [input.agentId.toLowerCase()] : [],
-      ...(input.label ? { label: input.label } : {}),
-      ...(parent ? { parent: parent.id } : {}),
-      ...(input.updatedAfter ? { updatedAfter: input.updatedAfter } : {}),
-    },
-    input.position && { updatedAt: new Date(input.position.updatedAt), id: BigInt(input.position.id) },
-    limit + 1,
-  );
+  const scope = scopeOf(app, input.principal);
+  const filter = await toFilter(app, input);
+  const position = input.position && {
+    updatedAt: new Date(input.position.updatedAt),
+    id: BigInt(input.position.id),
+  };
+  const [found, omitted] = await Promise.all([
+    listStoredSessions(app.db, scope, filter, position, limit + 1),
+    describeHidden(app, input.principal, scope, filter),
+  ]);
   const page = found.slice(0, limit);
-  const sessions = await withTails(app, await nameRelatives(app.db, page), Math.min(input.messageLimit, 20));
+  const rows = await nameRelatives(app.db, page);
+  const sessions = await withTails(app, input.principal, rows, Math.min(input.messageLimit, 20));
   const last = page.at(-1);
-  return { sessions, ...(found.length > limit && last !== undefined ? { next: positionOf(last) } : {}) };
+  return { sessions, ...omitted, ...(found.length > limit && last !== undefined ? { next: positionOf(last) } : {}) };
+}
+
+async function toFilter(app: App, input: ListSessionsInput): Promise<SessionFilter> {
+  const { principal, archived, kinds, agentId, label, updatedAfter } = input;
+  const use = { verb: "read", field: "parent" } as const;
+  const parent = input.parent ? await getSession(app, app.db, principal, input.parent, use) : undefined;
+  return {
+    archived,
+    kinds,
+    agentIds: agentId ? [agentId.toLowerCase()] : [],
+    ...(label ? { label } : {}),
+    ...(parent ? { parent: parent.id } : {}),
+    ...(updatedAfter ? { updatedAfter } : {}),
+  };
+}
+
+/** What a session is told about what it was not shown (S3.5). Hosts know their agents. */
+async function describeHidden(app: App, principal: Principal, scope: Scope, filter: SessionFilter) {
+  if (principal.role !== "session") return { hiddenByVisibility: false };
+  const hiddenByVisibility = await hidesSessions(app.db, scope, filter);
+  return { visibility: visibilityOf(app, principal), hiddenByVisibility };
 }
 
 function positionOf(session: Session): SessionPagePosition {
   return { updatedAt: session.updatedAt.getTime(), id: session.id.toString() };
 }
 
-/** The last messages of all rows in one query, tool results left out before the limit (S3.4). */
-async function withTails(app: App, rows: readonly SessionRow[], messageLimit: number): Promise<readonly SessionRow[]> {
+/** The last messages of all rows in one query, tool results left out before the limit (S3.4), secrets of other sessions masked (S4.4). */
+async function withTails(
+  app: App,
+  principal: Principal,
+  rows: readonly SessionRow[],
+  messageLimit: number,
+): Promise<readonly SessionRow[]> {
   if (messageLimit <= 0 || rows.length === 0) return rows;
   const tails = await listMessageTails(app.db, rows, messageLimit, tailsReadBytes);
   const limits = {
     ...defaultMessageLimits,
     answerBytes: Math.min(defaultMessageLimits.answerBytes, Math.floor(tailsAnswerBytes / rows.length)),
   };
-  return rows.map((row) => ({
-    ...row,
-    messages: boundMessages(tails.get(row.id) ?? [], limits, describeOmitted).messages,
-  }));
+  const bounded: SessionRow[] = [];
+  for (const row of rows) {
+    const { messages } = await redactPageFor(principal, row.sessionKey, tails.get(row.id) ?? []);
+    bounded.push({ ...row, messages: boundMessages(messages, limits, describeOmitted).messages });
+  }
+  return bounded;
 }

@@ -1,5 +1,6 @@
-import { deleteEndedRuns, deleteOldRequests, deleteSilentHosts } from "../store/retention.ts";
+import { deleteEndedRuns, deleteOldAuditEvents, deleteOldRequests, deleteSilentHosts } from "../store/retention.ts";
 import { pruneDeltas } from "../store/run-events.ts";
+import { deleteStaleWaits } from "../store/waits.ts";
 import type { App } from "./context.ts";
 
 const minuteMs = 60_000;
@@ -15,19 +16,24 @@ export interface Pruned {
   readonly runs: number;
   readonly requests: number;
   readonly hosts: number;
+  readonly auditEvents: number;
+  /** Waits of processes that died. */
+  readonly waits: number;
 }
 
 /**
  * Removes one batch of each kind of what its retention no longer keeps: text deltas of ended runs, ended runs with their
- * events, remembered request ids, hosts that went silent. Transcripts stay.
+ * events, remembered request ids, hosts that went silent, audit events, waits nobody renewed for an hour. Transcripts stay.
  */
 export async function prune(app: App): Promise<Pruned> {
-  const { deltaMinutes, endedRunDays, requestHours } = app.config.retention;
+  const { deltaMinutes, endedRunDays, requestHours, auditDays } = app.config.retention;
   const ago = (ms: number) => new Date(app.clock.now().getTime() - ms);
   return {
     deltas: await pruneDeltas(app.db, ago(deltaMinutes * minuteMs), batch),
     runs: await deleteEndedRuns(app.db, ago(endedRunDays * dayMs), batch),
     requests: await deleteOldRequests(app.db, ago(requestHours * hourMs), batch * 5),
     hosts: await deleteSilentHosts(app.db, ago(endedRunDays * dayMs), batch),
+    auditEvents: await deleteOldAuditEvents(app.db, ago(auditDays * dayMs), batch * 25),
+    waits: await deleteStaleWaits(app.db, ago(hourMs), batch),
   };
 }

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { AppError } from "../domain/errors.ts";
 import { callerName, type Principal } from "../domain/principal.ts";
 import type { Tx } from "../store/database.ts";
-import { findRequest, reserveRequest, saveRequest } from "../store/requests.ts";
+import { findRequest, type RequestName, reserveRequest, saveRequest } from "../store/requests.ts";
 import type { App } from "./context.ts";
 
 /** A mutation a caller may repeat. */
@@ -13,6 +13,12 @@ export interface RepeatableRequest {
   readonly requestId: string;
   /** Everything that makes the request what it is, as JSON; another payload under the same id is refused. */
   readonly payload: unknown;
+}
+
+/** The result of a mutation, and whether it is that of an earlier call. */
+export interface Replayed<R> {
+  readonly result: R;
+  readonly deduplicated: boolean;
 }
 
 /**
@@ -26,19 +32,52 @@ export async function replayed<R>(
   tx: Tx,
   request: RepeatableRequest,
   run: () => Promise<R>,
-): Promise<{ result: R; deduplicated: boolean }> {
-  const { method, requestId } = request;
-  const name = { caller: callerName(request.principal), method, requestId };
+): Promise<Replayed<R>> {
+  const first = await takeRequest<R>(app, tx, request, "");
+  if (first !== undefined) return first;
+  const result = await run();
+  await saveRequest(tx, nameOf(request), JSON.stringify(result));
+  return { result, deduplicated: false };
+}
+
+/** Like replayed, for a mutation whose result is known before it runs: it is stored along with the id, in one statement. */
+export async function replayedAs<R>(
+  app: App,
+  tx: Tx,
+  request: RepeatableRequest,
+  result: R,
+  run: () => Promise<void>,
+): Promise<Replayed<R>> {
+  const first = await takeRequest<R>(app, tx, request, JSON.stringify(result));
+  if (first !== undefined) return first;
+  await run();
+  return { result, deduplicated: false };
+}
+
+/** Whether the request id was used before, in a call that succeeded. */
+export async function isRepeat(app: Pick<App, "db">, request: RepeatableRequest): Promise<boolean> {
+  return (await findRequest(app.db, nameOf(request))) !== undefined;
+}
+
+/** Takes the request id, or returns what its first use answered. */
+async function takeRequest<R>(
+  app: App,
+  tx: Tx,
+  request: RepeatableRequest,
+  answer: string,
+): Promise<Replayed<R> | undefined> {
+  const name = nameOf(request);
   const payloadHash = hashOf(request.payload);
-  if (await reserveRequest(tx, name, payloadHash, app.clock.now())) {
-    const result = await run();
-    await saveRequest(tx, name, JSON.stringify(result));
-    return { result, deduplicated: false };
-  }
+  if (await reserveRequest(tx, name, { payloadHash, result: answer }, app.clock.now())) return undefined;
   const first = await findRequest(tx, name);
   if (first === undefined) throw new AppError({ kind: "conflict" });
+  const { method, requestId } = request;
   if (!first.payloadHash.equals(payloadHash)) throw new AppError({ kind: "request_id_reused", requestId, method });
   return { result: JSON.parse(first.result) as R, deduplicated: true };
+}
+
+function nameOf({ principal, method, requestId }: RepeatableRequest): RequestName {
+  return { caller: callerName(principal), method, requestId };
 }
 
 function hashOf(payload: unknown): Buffer {

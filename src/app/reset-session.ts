@@ -1,12 +1,13 @@
 import type { Principal } from "../domain/principal.ts";
 import type { Session, SessionRow } from "../domain/session.ts";
 import type { Tx } from "../store/database.ts";
-import { findSessionBySessionId, insertSession, type NewSession, supersedeSession } from "../store/sessions.ts";
+import { insertSession, type NewSession, supersedeSession } from "../store/sessions.ts";
 import { inTransaction } from "../store/transaction.ts";
+import { auditAllowed } from "./audit.ts";
 import type { App } from "./context.ts";
 import { viewSession } from "./get-session.ts";
 import { replayed } from "./replay.ts";
-import { lockCurrentSession, orNotFound } from "./resolve-session.ts";
+import { getSession, lockCurrentSession } from "./resolve-session.ts";
 
 export interface ResetSessionInput {
   readonly principal: Principal;
@@ -23,8 +24,8 @@ export interface ResetSessionResult {
 
 /**
  * Starts a session anew under its key: new identity, empty transcript, unknown counters; settings, names and route stay
- * (C101). Runs accepted before stay with the old incarnation and end there (C117). Fails with session_not_found for a
- * key that has no session, and with session_superseded for an incarnation that was reset before.
+ * (C101). Runs accepted before stay with the old incarnation and end there (C117). Fails as the guard in
+ * resolve-session.ts does, and with session_superseded for an incarnation that was reset before.
  */
 export async function resetSession(app: App, input: ResetSessionInput): Promise<ResetSessionResult> {
   const { principal, requestId, session } = input;
@@ -33,9 +34,10 @@ export async function resetSession(app: App, input: ResetSessionInput): Promise<
     const { result, deduplicated } = await replayed(app, tx, request, async () => {
       const old = await lockCurrentSession(app, tx, principal, session, "session");
       const renewed = await renewSession(app, tx, old);
+      await auditAllowed(app, tx, request, { session: old });
       return { sessionId: renewed.sessionId, previousSessionId: old.sessionId };
     });
-    const renewed = orNotFound(await findSessionBySessionId(tx, result.sessionId), session);
+    const renewed = await getSession(app, tx, principal, result.sessionId, { verb: "read", field: "session" });
     return {
       session: await viewSession(tx, renewed),
       previousSessionId: result.previousSessionId,
@@ -50,7 +52,7 @@ async function renewSession(app: App, tx: Tx, old: Session): Promise<Session> {
 }
 
 function keptOnReset(old: Session): Omit<NewSession, "sessionId"> {
-  const { sessionKey, agentId, kind, chatType, parentId } = old;
+  const { sessionKey, agentId, kind, chatType, reserved, parentId } = old;
   const { channel, label, displayName, subject, modelOverride, thinkingLevel, verboseLevel, sendPolicy } = old;
   const { lastChannel, lastTo, deliveryRoute } = old;
   const kept = { channel, label, displayName, subject, modelOverride, thinkingLevel, verboseLevel, sendPolicy };
@@ -59,6 +61,7 @@ function keptOnReset(old: Session): Omit<NewSession, "sessionId"> {
     agentId,
     kind,
     chatType,
+    reserved,
     ...(parentId === undefined ? {} : { parent: { id: parentId, path: old.path.slice(0, -1) } }),
     ...definedOnly({ ...kept, lastChannel, lastTo, deliveryRoute }),
   };

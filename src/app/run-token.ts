@@ -6,10 +6,5 @@ import { createHash } from "node:crypto";
  * find the lease token, so a tool cannot end the run it serves.
  */
 export function runTokenOf(leaseToken: string): string {
-  return createHash("sha256").update(`run-token:${leaseToken}`).digest("base64url");
-}
-
-/** What is stored of a run token. */
-export function hashRunToken(runToken: string): Buffer {
-  return createHash("sha256").update(runToken).digest();
+  return `asr_${createHash("sha256").update(`run-token:${leaseToken}`).digest("base64url")}`;
 }

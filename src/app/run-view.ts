@@ -1,10 +1,9 @@
+import { hostSilenceMs } from "../domain/host-silence.ts";
 import { isTerminal, type QueueStatus, type Run, type RunView } from "../domain/run.ts";
 import type { Db } from "../store/database.ts";
+import type { Enqueued } from "../store/run-queue.ts";
 import { listQueuePlaces, type QueuePlace } from "../store/run-reads.ts";
 import type { App } from "./context.ts";
-
-/** A host is taken for gone when nothing was heard of it for this long: its longest poll (50 s), half as much again. */
-const hostSilenceMs = 75_000;
 
 /** Adds to each run what callers see beside the row: why a queued run waits (C38, C56). One statement for all runs, none when no run is queued. */
 export async function viewRuns(app: Pick<App, "clock">, db: Db, runs: readonly Run[]): Promise<RunView[]> {
@@ -14,7 +13,7 @@ export async function viewRuns(app: Pick<App, "clock">, db: Db, runs: readonly R
   const places = await listQueuePlaces(
     db,
     queued.map((run) => run.id),
-    new Date(now.getTime() - hostSilenceMs),
+    heardSince(now),
   );
   const placeOf = new Map(places.map((place) => [place.id, place]));
   return runs.map((run) => (isQueued(run) ? { ...run, queue: toQueueStatus(run, placeOf.get(run.id), now) } : run));
@@ -23,6 +22,16 @@ export async function viewRuns(app: Pick<App, "clock">, db: Db, runs: readonly R
 export async function viewRun(app: Pick<App, "clock">, db: Db, run: Run): Promise<RunView> {
   const [view] = await viewRuns(app, db, [run]);
   return view ?? run;
+}
+
+/** A run as it was enqueued just now. */
+export function viewEnqueued({ run, place }: Enqueued, now: Date): RunView {
+  return { ...run, queue: toQueueStatus(run, place, now) };
+}
+
+/** Hosts that were heard of since then are not taken for gone. */
+export function heardSince(now: Date): Date {
+  return new Date(now.getTime() - hostSilenceMs);
 }
 
 function isQueued(run: Run): boolean {

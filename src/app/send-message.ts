@@ -1,23 +1,27 @@
 import { agentConfig } from "../config/schema.ts";
-import { AppError, fieldInvalid } from "../domain/errors.ts";
+import { fieldInvalid } from "../domain/errors.ts";
 import type { Provenance } from "../domain/message.ts";
 import type { Principal } from "../domain/principal.ts";
-import { isTerminal, type Run, type RunView } from "../domain/run.ts";
+import type { RunView } from "../domain/run.ts";
 import { describeOutcome, outcomeOf, type SendOutcome } from "../domain/send-outcome.ts";
 import type { Session } from "../domain/session.ts";
 import { channelOf } from "../domain/session-channel.ts";
-import type { Db, Tx } from "../store/database.ts";
-import { appendMessages } from "../store/messages.ts";
-import { countOpenRuns, enqueueRun } from "../store/run-queue.ts";
+import type { Tx } from "../store/database.ts";
+import { enqueueRun, refuseFullQueue } from "../store/run-queue.ts";
 import { findSessionById } from "../store/sessions.ts";
 import { inTransaction } from "../store/transaction.ts";
+import { toAuditEvent } from "./audit.ts";
 import type { App } from "./context.ts";
-import { getRun, getStoredRun } from "./get-run.ts";
-import { replayed } from "./replay.ts";
+import { readRun } from "./get-run.ts";
+import { findSendCommand, obeySendCommand, type SendCommand, speakerOf } from "./obey-send-command.ts";
+import { redactRunFor } from "./redact-for.ts";
+import { isRepeat, replayedAs } from "./replay.ts";
 import { readReference, type SessionReference } from "./resolve-session.ts";
-import { viewRun } from "./run-view.ts";
-import { findSendTarget, lockSendTarget, refuseWaitOnOneself } from "./send-target.ts";
-import { waitRun } from "./wait-run.ts";
+import { heardSince, viewEnqueued } from "./run-view.ts";
+import { refuseDeniedSend } from "./send-policy.ts";
+import { findSendTarget, lockSendTarget } from "./send-target.ts";
+import { awaitEnd, waitRun } from "./wait-run.ts";
+import { holdWait, refuseWaitOnOneself } from "./waits.ts";
 
 export interface SendMessageInput {
   readonly principal: Principal;
@@ -36,17 +40,25 @@ export interface SendMessageInput {
   readonly traceparent?: string;
 }
 
-export type SendMessageResult =
-  | { readonly validated: true }
-  | {
-      readonly validated: false;
-      readonly run: RunView;
-      readonly outcome: SendOutcome;
-      /** Of this very run (S5.5). */
-      readonly reply: string;
-      readonly deduplicated: boolean;
-      readonly detail: string;
-    };
+export type SendMessageResult = { readonly validated: true } | SentMessage | ObeyedCommand;
+
+export interface SentMessage {
+  readonly validated: false;
+  readonly run: RunView;
+  readonly outcome: SendOutcome;
+  /** Of this very run (S5.5). */
+  readonly reply: string;
+  readonly deduplicated: boolean;
+  readonly detail: string;
+}
+
+/** The message was an owner's command to the service (S7.2). */
+export interface ObeyedCommand {
+  readonly validated: false;
+  readonly outcome: "command";
+  readonly deduplicated: boolean;
+  readonly detail: string;
+}
 
 const maxMessageBytes = 1024 * 1024;
 
@@ -54,36 +66,67 @@ const maxMessageBytes = 1024 * 1024;
  * Sends a message into a session and waits for the run it starts (S5). Message, run and request id are stored in one
  * transaction before any answer; the wait holds none and reads durable state, so a repeat with the same request id joins
  * the same run on any replica (S5.4, C14, C158). Inter-session messages never change the target's route (C29).
- * Fails with field_invalid, session_not_found, session_superseded, queue_full, wait_cycle, request_id_reused, and with
- * draining when this process stops during the wait: the message is stored then, and the repeat goes on waiting.
+ * The send policy binds people and sessions alike (S7.3, C118); an operator's `/send` command goes past it, to nobody (S7.2).
+ * Fails with field_invalid, session_superseded, as the guard in resolve-session.ts does, with send_policy_denied,
+ * queue_full, wait_cycle, request_id_reused, and with draining when this process stops during the wait: the message is
+ * stored then, and the repeat goes on waiting.
  */
 export async function sendMessage(app: App, input: SendMessageInput): Promise<SendMessageResult> {
   checkMessage(input.message);
   const target = readReference(app, input.principal, input.session, "session");
-  if (input.validateOnly) return validateSend(app, input, target);
-  const { runId, stored, deduplicated } = await acceptMessage(app, input, target);
-  if (!waits(input)) {
-    const run = stored === undefined ? await getRun(app, runId) : await viewRun(app, app.db, stored);
-    return toResult(run, "accepted", deduplicated);
+  const command = findSendCommand(app, speakerOf(input.principal), input.message);
+  if (input.validateOnly) return validateSend(app, input, target, command);
+  if (command !== undefined) {
+    const obeyed = await obeySendCommand(app, toRequest(input), target, command);
+    return { validated: false, outcome: "command", ...obeyed };
   }
-  if (deduplicated) await refuseJoiningOwnRun(app, input.principal, runId);
-  const { run } = await waitRun(app, runId, input.waitTimeoutMs, input.signal);
-  return toResult(run, outcomeOf(run), deduplicated);
+  if (waits(input)) return sendAndWait(app, input, target);
+  const { runId, stored, deduplicated } = await acceptMessage(app, input, target);
+  return toResult(input.principal, stored ?? (await readRun(app, runId)), "accepted", deduplicated);
+}
+
+/**
+ * A session counts as waiting before anything is stored, so that a wait that would never end leaves nothing behind
+ * (S5.10), and a counter-request of the target is refused from the first moment on (C148). What has no session to wait for
+ * yet, a repeat or a session the send creates, counts from when it is known.
+ */
+async function sendAndWait(app: App, input: SendMessageInput, reference: SessionReference): Promise<SendMessageResult> {
+  const { principal, waitTimeoutMs, signal } = input;
+  const awaited = await findAwaited(app, input, reference);
+  const acceptAndWait = async () => {
+    const { runId, stored, deduplicated } = await acceptMessage(app, input, reference);
+    const counted = principal.role !== "session" || (stored !== undefined && stored.session === awaited);
+    const { run } = counted
+      ? await awaitEnd(app, runId, waitTimeoutMs, signal)
+      : await waitRun(app, principal, runId, waitTimeoutMs, signal);
+    return toResult(principal, run, outcomeOf(run), deduplicated);
+  };
+  return awaited === undefined ? acceptAndWait() : holdWait(app, principal, awaited, acceptAndWait);
+}
+
+/** The session whose run a calling session is about to wait for; undefined when the send creates it, and for a repeat. */
+async function findAwaited(
+  app: App,
+  input: SendMessageInput,
+  reference: SessionReference,
+): Promise<bigint | undefined> {
+  if (input.principal.role !== "session" || (await isRepeat(app, toRequest(input)))) return undefined;
+  return (await findSendTarget(app, app.db, input.principal, reference))?.id;
 }
 
 interface Accepted {
   readonly runId: string;
   /** The run as it was stored just now; absent for a repeat. */
-  readonly stored?: Run;
+  readonly stored?: RunView;
   readonly deduplicated: boolean;
 }
 
 async function acceptMessage(app: App, input: SendMessageInput, target: SessionReference): Promise<Accepted> {
   const accepted = await inTransaction(app.db, async (tx): Promise<Accepted> => {
-    let stored: Run | undefined;
-    const { result, deduplicated } = await replayed(app, tx, toRequest(input), async () => {
-      stored = await storeMessage(app, tx, input, target);
-      return { runId: stored.runId };
+    let stored: RunView | undefined;
+    const answer = { runId: app.ids.uuid() };
+    const { result, deduplicated } = await replayedAs(app, tx, toRequest(input), answer, async () => {
+      stored = await storeMessage(app, tx, input, target, answer.runId);
     });
     return { runId: result.runId, deduplicated, ...(stored === undefined ? {} : { stored }) };
   });
@@ -97,38 +140,47 @@ function toRequest(input: SendMessageInput) {
   return { principal, method: "SendMessage", requestId, payload: { session, message, runTimeoutMs } };
 }
 
-async function storeMessage(app: App, tx: Tx, input: SendMessageInput, target: SessionReference): Promise<Run> {
+async function storeMessage(
+  app: App,
+  tx: Tx,
+  input: SendMessageInput,
+  target: SessionReference,
+  runId: string,
+): Promise<RunView> {
   const { principal, message } = input;
+  const session = await lockSendTarget(app, tx, principal, target);
+  refuseDeniedSend(app, session);
+  const run = {
+    runId,
+    session,
+    input: { messageId: app.ids.uuid(), parts: [{ type: "text" as const, text: message }] },
+    provenance: await provenanceOf(tx, principal),
+    ...runSettings(app, session, input),
+    ...(input.traceparent === undefined ? {} : { traceparent: input.traceparent }),
+  };
   const now = app.clock.now();
-  const session = await lockSendTarget(app, tx, target, input.session);
-  if (waits(input)) refuseWaitOnOneself(principal, session.id);
-  await refuseFullQueue(app, tx, session);
-  const provenance = await provenanceOf(tx, principal);
-  const messageId = app.ids.uuid();
-  const run = await enqueueRun(
-    tx,
-    {
-      runId: app.ids.uuid(),
-      session,
-      inputMessageId: messageId,
-      provenance,
-      ...runSettings(app, session, input),
-      ...(input.traceparent === undefined ? {} : { traceparent: input.traceparent }),
-    },
-    now,
-  );
-  const body = { role: "user" as const, parts: [{ type: "text" as const, text: message }], provenance };
-  await appendMessages(tx, session, [{ ...body, messageId, run: run.id }], now);
-  return run;
+  const options = {
+    limit: app.config.runs.maxQueuedPerSession,
+    heardSince: heardSince(now),
+    audit: toAuditEvent(toRequest(input), { session, runId }),
+  };
+  return viewEnqueued(await enqueueRun(tx, run, options, now), now);
 }
 
-/** Checks everything a send checks and writes nothing. */
-async function validateSend(app: App, input: SendMessageInput, target: SessionReference): Promise<SendMessageResult> {
-  const session = await findSendTarget(app, app.db, target, input.session);
+/** Checks everything a send checks, but for cycles of waits, and writes nothing. */
+async function validateSend(
+  app: App,
+  input: SendMessageInput,
+  target: SessionReference,
+  command: SendCommand | undefined,
+): Promise<SendMessageResult> {
+  const session = await findSendTarget(app, app.db, input.principal, target);
+  if (command !== undefined) return { validated: true };
   if (session !== undefined) {
+    refuseDeniedSend(app, session);
     if (waits(input)) refuseWaitOnOneself(input.principal, session.id);
-    await refuseFullQueue(app, app.db, session);
-  }
+    await refuseFullQueue(app.db, session, app.config.runs.maxQueuedPerSession);
+  } else if (target.type === "key") refuseDeniedSend(app, { ...target.key, sessionKey: target.key.key });
   return { validated: true };
 }
 
@@ -136,12 +188,6 @@ function checkMessage(message: string): void {
   if (message === "") throw fieldInvalid("message", "must not be empty");
   if (!message.isWellFormed()) throw fieldInvalid("message", "must be well-formed Unicode");
   if (Buffer.byteLength(message) > maxMessageBytes) throw fieldInvalid("message", "must be at most 1 MiB of UTF-8");
-}
-
-async function refuseFullQueue(app: App, db: Db, session: Session): Promise<void> {
-  const limit = app.config.runs.maxQueuedPerSession;
-  if ((await countOpenRuns(db, session.id, limit)) < limit) return;
-  throw new AppError({ kind: "queue_full", sessionKey: session.sessionKey, limit });
 }
 
 /** Where the message comes from (S5.6): from the credential, never from the request. */
@@ -171,17 +217,12 @@ function runSettings(app: App, session: Session, input: SendMessageInput) {
   };
 }
 
-async function refuseJoiningOwnRun(app: App, principal: Principal, runId: string): Promise<void> {
-  if (principal.role !== "session") return;
-  const run = await getStoredRun(app, runId);
-  if (!isTerminal(run.state)) refuseWaitOnOneself(principal, run.session);
-}
-
 function waits(input: SendMessageInput): boolean {
   return input.waitTimeoutMs > 0;
 }
 
-function toResult(run: RunView, outcome: SendOutcome, deduplicated: boolean): SendMessageResult {
+function toResult(principal: Principal, stored: RunView, outcome: SendOutcome, deduplicated: boolean): SentMessage {
+  const run = redactRunFor(principal, stored);
   return {
     validated: false,
     run,

@@ -2,12 +2,13 @@ import { AppError, fieldInvalid } from "../domain/errors.ts";
 import { findTextProblem } from "../domain/plain-text.ts";
 import type { Principal } from "../domain/principal.ts";
 import { etagOf, type Session, type SessionRow } from "../domain/session.ts";
-import { findSessionBySessionId, type SessionSettingsChange, updateSettings } from "../store/sessions.ts";
+import { type SessionSettingsChange, updateSettings } from "../store/sessions.ts";
 import { inTransaction } from "../store/transaction.ts";
+import { auditAllowed } from "./audit.ts";
 import type { App } from "./context.ts";
 import { viewSession } from "./get-session.ts";
 import { replayed } from "./replay.ts";
-import { lockCurrentSession, orNotFound } from "./resolve-session.ts";
+import { getSession, lockCurrentSession } from "./resolve-session.ts";
 
 export interface UpdateSessionInput {
   readonly principal: Principal;
@@ -22,7 +23,8 @@ export interface UpdateSessionInput {
 
 /**
  * Changes settings of a session; sends that run at the same time are not disturbed (C8). A repeat returns the session as
- * it is now. Fails with field_invalid for an empty change, session_not_found, session_superseded, etag_mismatch.
+ * it is now. Fails with field_invalid for an empty change, with role_denied
+ * when a session changes its send policy, as the guard in resolve-session.ts does, and with session_superseded and etag_mismatch.
  */
 export async function updateSession(
   app: App,
@@ -30,15 +32,17 @@ export async function updateSession(
 ): Promise<{ session: SessionRow; deduplicated: boolean }> {
   const { principal, requestId, session, change, etag = null } = input;
   checkChange(change);
+  refusePolicyChange(principal, change);
   return inTransaction(app.db, async (tx) => {
     const request = { principal, method: "UpdateSession", requestId, payload: { session, change, etag } };
     const { result, deduplicated } = await replayed(app, tx, request, async () => {
       const locked = await lockCurrentSession(app, tx, principal, session, "session");
       refuseStaleEtag(locked, input.etag);
       await updateSettings(tx, locked.id, change, app.clock.now());
+      await auditAllowed(app, tx, request, { session: locked });
       return { sessionId: locked.sessionId };
     });
-    const updated = orNotFound(await findSessionBySessionId(tx, result.sessionId), session);
+    const updated = await getSession(app, tx, principal, result.sessionId, { verb: "read", field: "session" });
     return { session: await viewSession(tx, updated), deduplicated };
   });
 }
@@ -51,6 +55,12 @@ function checkChange(change: SessionSettingsChange): void {
     const problem = findTextProblem(value ?? "");
     if (problem !== undefined) throw fieldInvalid(`settings.${name}`, problem);
   }
+}
+
+/** An agent may not lift a policy that binds it (S7.2). */
+function refusePolicyChange({ role }: Principal, change: SessionSettingsChange): void {
+  if (role !== "session" || change.sendPolicy === undefined) return;
+  throw new AppError({ kind: "role_denied", role, rpc: "UpdateSession of send_policy" });
 }
 
 /** Fails with etag_mismatch when the session changed since the caller looked (C73). */

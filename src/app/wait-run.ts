@@ -1,11 +1,32 @@
 import { AppError } from "../domain/errors.ts";
+import type { Principal } from "../domain/principal.ts";
 import { isTerminal, type RunView } from "../domain/run.ts";
 import type { Db } from "../store/database.ts";
 import { listRunEndings } from "../store/run-reads.ts";
 import { batchReads } from "./batch-reads.ts";
 import type { App } from "./context.ts";
-import { getRun } from "./get-run.ts";
+import { getStoredRun, readRun } from "./get-run.ts";
+import { redactRunFor } from "./redact-for.ts";
 import { waitUntil } from "./wait-until.ts";
+import { holdWait } from "./waits.ts";
+
+/**
+ * Waits as awaitEnd does for a run that the caller names. Fails as the guard in get-run.ts does, as awaitEnd, and with
+ * wait_cycle when a session would wait for itself, directly or through others (S5.10).
+ */
+export async function waitRun(
+  app: App,
+  principal: Principal,
+  runId: string,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<{ run: RunView; reached: boolean }> {
+  const stored = await getStoredRun(app, principal, runId);
+  const wait = () => awaitEnd(app, runId, timeoutMs, signal);
+  const { run, reached } =
+    timeoutMs <= 0 || isTerminal(stored.state) ? await wait() : await holdWait(app, principal, stored.session, wait);
+  return { run: redactRunFor(principal, run), reached };
+}
 
 /**
  * Waits until the run has ended, for at most `timeoutMs` (0 looks once). The wait is held on durable state: only a
@@ -13,7 +34,7 @@ import { waitUntil } from "./wait-until.ts";
  * `reached` is false when the time was up. Fails with run_not_found, and with draining when this process stops before the
  * run has ended: asking another replica goes on waiting for the same run.
  */
-export async function waitRun(
+export async function awaitEnd(
   app: App,
   runId: string,
   timeoutMs: number,
@@ -24,7 +45,7 @@ export async function waitRun(
     if (!found) throw new AppError({ kind: "run_not_found", runId });
     return found.ended || undefined;
   });
-  const run = await getRun(app, runId);
+  const run = await readRun(app, runId);
   const reached = isTerminal(run.state);
   if (!reached && timeoutMs > 0 && app.draining.aborted) throw new AppError({ kind: "draining" });
   return { run, reached };

@@ -1,9 +1,11 @@
+import type { Principal } from "../domain/principal.ts";
 import type { RunView } from "../domain/run.ts";
 import type { RunEvent } from "../domain/run-event.ts";
 import type { App } from "./context.ts";
 import { Doorbell, ringEvery, ringOnAbort } from "./doorbell.ts";
 import { readRunEvents } from "./event-reader.ts";
-import { getRun, getStoredRun } from "./get-run.ts";
+import { getStoredRun, readRun } from "./get-run.ts";
+import { readsForeign, redactEventsFor, redactRunFor } from "./redact-for.ts";
 import { viewRun } from "./run-view.ts";
 
 /** A hint may be lost; this bounds how late a watcher then is. All watchers of a process share these reads. */
@@ -39,9 +41,14 @@ export type WatchFrame = { readonly sequence: number } & (
  *
  * Reads storage and is woken by hints: it can be late, never wrong. The wake-up is set before the first read, so nothing
  * falls in between. Holds one batch at most, and reads the next only when the last was taken: a slow consumer waits for itself, and
- * neither the run nor the database waits for it (C141, C185). Fails with run_not_found.
+ * neither the run nor the database waits for it (C141, C185). To another session text deltas are left out and secrets masked (S4.4). Fails as the guard in get-run.ts does.
  */
-export async function* watchRun(app: App, request: WatchRequest, signal: AbortSignal): AsyncGenerator<WatchFrame> {
+export async function* watchRun(
+  app: App,
+  principal: Principal,
+  request: WatchRequest,
+  signal: AbortSignal,
+): AsyncGenerator<WatchFrame> {
   const bell = new Doorbell();
   const idle = new Alarm(bell, request.idleMs);
   const age = new Alarm(bell, request.maxAgeMs ?? maxAgeMs * (0.9 + Math.random() / 5));
@@ -54,12 +61,15 @@ export async function* watchRun(app: App, request: WatchRequest, signal: AbortSi
   ];
   const endEarly = (): EndReason | undefined => (app.draining.aborted ? "draining" : age.due ? "max_age" : undefined);
   try {
-    const run = await getStoredRun(app, request.runId);
+    const run = await getStoredRun(app, principal, request.runId);
     let sequence = request.afterSequence ?? run.lastSequence;
-    if (request.afterSequence === undefined) yield { type: "snapshot", sequence, run: await viewRun(app, app.db, run) };
+    const excludeDeltas = request.excludeDeltas || readsForeign(principal, run.sessionKey);
+    if (request.afterSequence === undefined) {
+      yield { type: "snapshot", sequence, run: redactRunFor(principal, await viewRun(app, app.db, run)) };
+    }
     while (!signal.aborted) {
-      const batch = await readRunEvents(app, run, sequence, request.excludeDeltas);
-      for (const event of batch.events) {
+      const batch = await readRunEvents(app, run, sequence, excludeDeltas);
+      for (const event of redactEventsFor(principal, run.sessionKey, batch.events)) {
         const reason = endEarly();
         if (reason) return yield { type: "end", sequence, reason };
         if (signal.aborted) return;
@@ -68,7 +78,8 @@ export async function* watchRun(app: App, request: WatchRequest, signal: AbortSi
       }
       sequence = batch.position;
       if (batch.ended && !batch.more) {
-        return yield { type: "end", sequence, reason: "run_ended", run: await getRun(app, request.runId) };
+        const ended = redactRunFor(principal, await readRun(app, request.runId));
+        return yield { type: "end", sequence, reason: "run_ended", run: ended };
       }
       if (batch.events.length > 0) idle.restart();
       const reason = endEarly();

@@ -2,6 +2,7 @@ import { CommanderError } from "commander";
 import { ConfigFileError } from "../config/load.ts";
 import { isAppError } from "../domain/errors.ts";
 import { PendingMigrationsError } from "../open-app.ts";
+import { KeySetError } from "../rpc/key-set.ts";
 import { ListenError } from "../rpc/listener.ts";
 import { UnprotectedAddressError } from "../server.ts";
 import { EmbeddedError } from "../store/embedded/embedded-error.ts";
@@ -16,7 +17,7 @@ export interface Failure {
   readonly message?: string;
 }
 
-const inputErrors = [ConfigFileError, TlsFileError, UnprotectedAddressError];
+const inputErrors = [ConfigFileError, KeySetError, TlsFileError, UnprotectedAddressError];
 const startErrors = [EmbeddedError, ListenError, PendingMigrationsError, SchemaTooNewError];
 
 /** Turns what a command threw into an exit code and a sentence; a fault nobody foresaw keeps its stack. */

@@ -1,12 +1,10 @@
 import { type Command, Option } from "commander";
 import type { Config } from "../config/schema.ts";
-import { importOpenclaw } from "../import/import-openclaw.ts";
 import type { ImportItem, ImportReport } from "../import/report.ts";
 import { openStateDirectory, type StateDirectory, StateFileError } from "../import/state-directory.ts";
 import { openApp } from "../open-app.ts";
 import { CommandError, usageExitCode } from "./exit.ts";
 import { configOption, dataDirOption, readConfig } from "./flags.ts";
-import { openProgress } from "./import-progress.ts";
 import { openLog } from "./log.ts";
 
 interface ImportFlags {
@@ -39,6 +37,9 @@ Exit codes: 0 everything is here, or was left out for a stated reason that lost 
 over, the report says what and why; 2 flags, configuration or the directory are not accepted.`;
 
 async function runImport(path: string, flags: ImportFlags): Promise<void> {
+  // Read here, as a server has no use for them.
+  const { importOpenclaw } = await import("../import/import-openclaw.ts");
+  const { openProgress } = await import("./import-progress.ts");
   const config = readConfig(flags.config);
   const directory = await openSource(path);
   const opened = await openApp({ config, log: openLog("warn"), dataDir: flags.dataDir, migrate: false });

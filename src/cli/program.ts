@@ -3,6 +3,7 @@ import { addDemoCommand } from "./demo.ts";
 import { addImportCommand } from "./import.ts";
 import { addMigrateCommand } from "./migrate.ts";
 import { addServeCommand } from "./serve.ts";
+import { addTokenCommand } from "./token.ts";
 import { releaseVersion } from "./version.ts";
 
 /** The command line. Parsing rejects with CommanderError instead of ending the process. */
@@ -15,6 +16,7 @@ export function buildProgram(): Command {
   addServeCommand(program);
   addMigrateCommand(program);
   addImportCommand(program);
+  addTokenCommand(program);
   addDemoCommand(program);
   return program;
 }

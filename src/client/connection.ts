@@ -21,7 +21,7 @@ export interface TransportOptions {
 }
 
 /** Deadline of a unary call that sets none. Streams have none (C177). */
-export const DEFAULT_TIMEOUT_MS = 30_000;
+const DEFAULT_TIMEOUT_MS = 30_000;
 
 /** Largest answer read: one page of full messages and headroom. */
 const READ_MAX_BYTES = 16 * 1024 * 1024;

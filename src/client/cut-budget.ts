@@ -4,7 +4,7 @@ import { isCut, retryDelayMs } from "./errors.ts";
 const BACKOFF: Backoff = { firstMs: 100, maxMs: 5_000 };
 
 /** How long a call that resumes after cuts goes on without any progress, unless it is told otherwise. */
-export const DEFAULT_BUDGET_MS = 120_000;
+const DEFAULT_BUDGET_MS = 120_000;
 
 /** Bounds the repeats of a call that resumes after cuts: by the time since it last got anywhere, not by a count. */
 export class CutBudget {

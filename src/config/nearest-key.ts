@@ -17,14 +17,17 @@ export function nearestKey(key: string, parent: readonly PropertyKey[], schema: 
 }
 
 function matchesStep(known: string, step: PropertyKey): boolean {
-  return known === (typeof step === "number" ? "[]" : step);
+  return known === "{}" || known === (typeof step === "number" ? "[]" : step);
 }
 
-/** Every key of the schema as a path; "[]" stands for any item of a list. Sections come before what is in them. */
+/** Every key of the schema as a path; "[]" stands for any item of a list, "{}" for any key of a map. Sections come before what is in them. */
 export function knownPaths(schema: z.ZodType): string[][] {
   const inner = unwrap(schema);
   if (inner instanceof z.ZodArray) {
     return knownPaths(inner.element as z.ZodType).map((path) => ["[]", ...path]);
+  }
+  if (inner instanceof z.ZodRecord) {
+    return knownPaths(inner.valueType as z.ZodType).map((path) => ["{}", ...path]);
   }
   if (!(inner instanceof z.ZodObject)) return [];
   return Object.entries(inner.shape).flatMap(([key, field]) => [

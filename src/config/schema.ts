@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { AGENT_PATTERN } from "../domain/agent-access.ts";
+import { authSchema } from "./auth.ts";
 import { listenAddressRule, parseListenAddress } from "./listen-address.ts";
 import { toConfigError } from "./problems.ts";
 import { flag, oneOf, section, text, textLike, wholeNumber } from "./rules.ts";
@@ -11,6 +13,12 @@ const agentId = () =>
 const modelName = () => text("the name of a model");
 const thinkingLevel = () => oneOf(["off", "minimal", "low", "medium", "high", "xhigh", "adaptive"]);
 const runTimeoutSeconds = () => wholeNumber(0, 604_800);
+const sandboxMode = () => oneOf(["off", "all"]);
+const agentPattern = () =>
+  textLike(
+    AGENT_PATTERN,
+    'an agent id in which * stands for any characters, such as "nova", "team-*" or "*"; no session key',
+  );
 
 const agentSchema = section({
   id: agentId(),
@@ -19,7 +27,7 @@ const agentSchema = section({
   model: modelName().exactOptional(),
   thinking: thinkingLevel().exactOptional(),
   runTimeoutSeconds: runTimeoutSeconds().exactOptional(),
-  sandbox: section({ mode: oneOf(["off", "all"]).default("off") }).exactOptional(),
+  sandbox: section({ mode: sandboxMode().exactOptional() }).exactOptional(),
 });
 
 type AgentEntry = z.output<typeof agentSchema>;
@@ -49,6 +57,21 @@ function withDefaultAgent(agents: AgentEntry[]): AgentEntry[] {
   return agents.map((agent, index) => ({ ...agent, default: index === chosen }));
 }
 
+const channelName = () => textLike(/^[a-z0-9][a-z0-9._-]*$/, "the name of a channel in lower case");
+const channelSchema = section({
+  owners: z.array(text("the id of a sender on this channel"), { error: "a list in brackets" }).default([]),
+});
+
+const sendAction = () => oneOf(["allow", "deny"]);
+const sendRule = section({
+  match: section({
+    channel: text("the name of a channel").exactOptional(),
+    chatType: oneOf(["direct", "group", "channel", "unknown"]).exactOptional(),
+    keyPrefix: text("the first characters of a session key").exactOptional(),
+  }).prefault({}),
+  action: sendAction(),
+});
+
 /** The shape of the configuration file, with every default. agentsessions.example.json5 explains each key. */
 export const configSchema = section({
   session: section({
@@ -59,15 +82,33 @@ export const configSchema = section({
     ).default("main"),
     store: text("a directory, with {agentId} where the agent's id goes").exactOptional(),
     agentToAgent: section({ maxPingPongTurns: wholeNumber(0, 5).default(5) }).prefault({}),
+    sendPolicy: section({
+      rules: z.array(sendRule, { error: "a list of rules in brackets" }).default([]),
+      default: sendAction().default("allow"),
+    }).prefault({}),
   }).prefault({}),
   agents: section({
     defaults: section({
       model: modelName().exactOptional(),
       thinking: thinkingLevel().exactOptional(),
       runTimeoutSeconds: runTimeoutSeconds().default(0),
+      sandbox: section({
+        mode: sandboxMode().default("off"),
+        sessionToolsVisibility: oneOf(["spawned", "all"]).default("spawned"),
+      }).prefault({}),
     }).prefault({}),
     list: agentList,
   }).prefault({}),
+  tools: section({
+    sessions: section({ visibility: oneOf(["self", "tree", "agent", "all"]).default("tree") }).prefault({}),
+    agentToAgent: section({
+      enabled: flag().default(false),
+      allow: z.array(agentPattern(), { error: "a list of agent patterns in brackets" }).default(["*"]),
+    }).prefault({}),
+  }).prefault({}),
+  channels: z
+    .record(channelName(), channelSchema, { error: "an object in braces: channel → its settings" })
+    .default({}),
   runs: section({
     leaseSeconds: wholeNumber(2, 3_600).default(30),
     startDeadlineSeconds: wholeNumber(1, 3_600).default(10),
@@ -83,6 +124,7 @@ export const configSchema = section({
     endedRunDays: wholeNumber(1, 3_650).default(30),
     deltaMinutes: wholeNumber(1, 1_000_000).default(60),
     requestHours: wholeNumber(24, 8_760).default(48),
+    auditDays: wholeNumber(1, 3_650).default(90),
   }).prefault({}),
   server: section({
     listen: z
@@ -99,8 +141,13 @@ export const configSchema = section({
       keyFile: text("a PEM file with the server's private key"),
       clientCaFile: text("a PEM file with the authorities whose client certificates are accepted").exactOptional(),
     }).exactOptional(),
+    auth: authSchema.prefault({}),
   })
     .prefault({})
+    .refine(({ auth, tls }) => auth.certificates === undefined || tls?.clientCaFile !== undefined, {
+      path: ["auth", "certificates"],
+      error: "server.tls.clientCaFile beside it: without it no client is asked for a certificate",
+    })
     .refine((server) => server.drainNoticeMs < server.drainGraceSeconds * 1_000, {
       path: ["drainNoticeMs"],
       error: "less than drainGraceSeconds, so that streams end with a reason before they are cut",
@@ -115,6 +162,9 @@ type DeepReadonly<T> = T extends readonly (infer Item)[]
 
 /** The configuration with all defaults filled in. Exactly one agent of the list is the default one. */
 export type Config = DeepReadonly<z.output<typeof configSchema>>;
+
+/** How callers prove who they are. */
+export type AuthConfig = Config["server"]["auth"];
 
 /** Where certificate, key and client authorities are read from. */
 export type TlsFiles = NonNullable<Config["server"]["tls"]>;
@@ -148,7 +198,14 @@ export function agentConfig(config: Config, id: string): AgentConfig | undefined
   const agent = config.agents.list.find((entry) => entry.id === id);
   if (agent === undefined) return undefined;
   const { sandbox, default: isDefault, ...own } = agent;
-  return { ...config.agents.defaults, ...own, default: isDefault === true, sandboxed: sandbox?.mode === "all" };
+  const { sandbox: sandboxDefaults, ...defaults } = config.agents.defaults;
+  const sandboxed = (sandbox?.mode ?? sandboxDefaults.mode) === "all";
+  return { ...defaults, ...own, default: isDefault === true, sandboxed };
+}
+
+/** Whether runs of an agent execute in a sandbox. Of an agent that is not configured nobody knows: it counts as sandboxed (S6.5). */
+export function isSandboxed(config: Config, agentId: string): boolean {
+  return agentConfig(config, agentId)?.sandboxed ?? true;
 }
 
 /** The agent that "main" means for a caller without a session of its own. */

@@ -9,6 +9,7 @@ import { claimWhileOpen } from "./claim-loop.ts";
 import { executeRun } from "./execute-run.ts";
 import { HeldRun } from "./held-run.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
+import { lendWhileWaiting, type Place } from "./lend-place.ts";
 import type { AgentHostOptions, HostIdentity, HostLog } from "./options.ts";
 import type { AgentFunction } from "./turn.ts";
 
@@ -55,6 +56,8 @@ class ClaimingHost implements AgentHost {
   readonly #log: HostLog;
   readonly #keeper: LeaseKeeper;
   readonly #active = new Map<HeldRun, Promise<void>>();
+  /** Of these, the turns that wait for other runs. */
+  readonly #lent = new Set<HeldRun>();
   readonly #closing = new AbortController();
   readonly #abandoned = new AbortController();
   #claiming: Promise<void> | undefined;
@@ -162,11 +165,27 @@ class ClaimingHost implements AgentHost {
   }
 
   async #freePlaces(): Promise<number> {
-    while (this.#active.size >= this.#places && !this.#closing.signal.aborted) {
+    while (this.#occupied >= this.#places && !this.#closing.signal.aborted) {
       this.#placeFreed = Promise.withResolvers<void>();
       await this.#placeFreed.promise;
     }
-    return this.#places - this.#active.size;
+    return this.#places - this.#occupied;
+  }
+
+  get #occupied(): number {
+    return this.#active.size - this.#lent.size;
+  }
+
+  /** A turn that is over has no place to lend: a wait it left behind changes nothing. */
+  #placeOf(run: HeldRun): Place {
+    return {
+      lend: () => {
+        if (!this.#active.has(run)) return;
+        this.#lent.add(run);
+        this.#placeFreed.resolve();
+      },
+      takeBack: () => this.#lent.delete(run),
+    };
   }
 
   #take(claimed: ClaimedRun): void {
@@ -176,10 +195,12 @@ class ClaimingHost implements AgentHost {
       run.settle();
       return;
     }
-    const sessions = agentSessionsOn(this.#connection, { token: claimed.runToken, signal: run.turnSignal });
+    const tools = agentSessionsOn(this.#connection, { token: claimed.runToken, signal: run.turnSignal });
+    const sessions = lendWhileWaiting(tools, this.#placeOf(run));
     const execution = executeRun({ hosts: this.#hosts, claimed, run, agent, sessions, log: this.#log }).finally(() => {
       this.#keeper.forget(run);
       this.#active.delete(run);
+      this.#lent.delete(run);
       this.#placeFreed.resolve();
     });
     this.#active.set(run, execution);

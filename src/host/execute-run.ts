@@ -44,7 +44,10 @@ async function attemptRun(execution: Execution): Promise<void> {
   const turn = prepareTurn({ ...execution, signal: run.turnSignal, writer, streamed });
   let reply: HostReply;
   try {
-    reply = toReply(await agent(turn), streamed);
+    const returned = await agent(turn);
+    // An agent that stops with nothing because its host does has not answered: the turn is another host's.
+    if (returned === undefined && isStopped(run)) throw run.turnSignal.reason;
+    reply = toReply(returned, streamed);
     await writer.flush();
   } catch (error) {
     if (isStopped(run)) {

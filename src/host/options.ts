@@ -8,7 +8,11 @@ export interface AgentHostOptions {
   readonly hostId: string;
   /** The agents it serves: one function each, by agent id. */
   readonly agents: Readonly<Record<string, AgentFunction>>;
-  /** Turns at once, over all agents; 1 to 1,000. Default 10. A turn holds its place until its function has returned. */
+  /**
+   * Turns at once, over all agents; 1 to 1,000. Default 10. A turn holds its place until its function has returned,
+   * and lends it while it waits in `turn.sessions.sendMessage` or `waitRun`. It goes on as soon as the wait is over, so more turns than
+   * this may be at work for a while.
+   */
   readonly maxConcurrentRuns?: number;
   /** Credential of the host. */
   readonly token?: TokenSource;

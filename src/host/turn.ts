@@ -9,8 +9,8 @@ import type { AgentSessions } from "../client/index.ts";
  * said with `turn.say` is the reply, and the run completes silently when it said nothing either.
  *
  * Throw HostError to say what kind of failure it was and whether another attempt may help; any other error fails the run for good.
- * When `turn.signal` aborts, stop soon: what happens after it is refused by the service. Never block the event loop for longer than
- * a few seconds: beats stop with it and the lease is lost.
+ * When `turn.signal` aborts, stop soon, by throwing its reason or returning nothing: what happens after it is refused by the service.
+ * Never block the event loop for longer than a few seconds: beats stop with it and the lease is lost.
  */
 // biome-ignore lint/suspicious/noConfusingVoidType: an async function without a return statement is an agent too.
 export type AgentFunction = (turn: Turn) => Promise<string | HostReply | undefined | void>;
@@ -28,7 +28,10 @@ export interface Turn {
    * Pass it to model and tool calls.
    */
   readonly signal: AbortSignal;
-  /** The session tools, acting as the session of this run (S1.2). Its calls end when `signal` aborts. */
+  /**
+   * The session tools, acting as the session of this run (S1.2). Its calls end when `signal` aborts. While `sendMessage` or `waitRun`
+   * waits, another turn may have this one's place.
+   */
   readonly sessions: AgentSessions;
 
   /**

@@ -35,6 +35,11 @@ export function mapBareErrors(handler: UniversalHandler, app: Pick<App, "log" | 
     const response = await handler(request);
     const answer = await formOf(protocol, isUnary)(response);
     if (answer === undefined) return response;
+    // A caller that left resets its stream, which fails reads and writes here: no fault of ours, and nobody reads the answer.
+    if (request.signal.aborted) {
+      if (!request.contextValues!.get(loggedKey)) call.end(answer.error);
+      return answer.original;
+    }
     const bare = answer.error.details.length === 0;
     const error = bare ? toWireError(answer.error, app, { rpc }) : answer.error;
     if (!request.contextValues!.get(loggedKey)) call.end(error);

@@ -41,6 +41,16 @@ export function malformedRequest(problem: string): ConnectError {
   );
 }
 
+/** A request larger than this server reads, as it came or after decompression. */
+export function requestTooLarge(limit: string): ConnectError {
+  return onWire({
+    code: Code.ResourceExhausted,
+    reason: "REQUEST_TOO_LARGE",
+    message: `the request is larger than the ${limit} bytes this server accepts (server.maxRequestBytes); send less at once`,
+    metadata: { limit },
+  });
+}
+
 /** A name grpc.health.v1 does not know. */
 export function unknownHealthService(service: string): ConnectError {
   return new ConnectError(`unknown service "${service}"; List names the known ones`, Code.NotFound);
@@ -198,14 +208,25 @@ function describe(facts: ErrorFacts): WireError {
         code: Code.Unauthenticated,
         reason: "CREDENTIAL_INVALID",
         message:
-          'the credential is missing, wrong, expired or revoked; send "authorization: Bearer " with the token of a run in progress, ' +
-          "or call as an operator: with a client certificate, or over the loopback address from this machine",
+          'the credential is missing, wrong, expired or revoked; send "authorization: Bearer TOKEN" with a token of ' +
+          '"agentsessions token create", of a run in progress or of the configured issuer, or call with a client certificate ' +
+          "that is known here; without any, only callers of the server's own machine get in, by its loopback address, if at all",
+      };
+    case "identity_provider_unavailable":
+      return {
+        code: Code.Unavailable,
+        reason: "IDENTITY_PROVIDER_UNAVAILABLE",
+        message: "the keys that verify this token cannot be fetched now; repeat the call with the same request_id",
+        retryAfterMs: 1_000,
       };
     case "role_denied":
       return {
         code: Code.PermissionDenied,
         reason: "ROLE_DENIED",
-        message: `${facts.rpc} is not for callers with the role "${facts.role}"; call it as an operator, without a run token`,
+        message:
+          facts.header === undefined
+            ? `${facts.rpc} is not for callers with the role "${facts.role}"; call it as an operator, without a run token`
+            : `the header ${facts.header} is not for callers with the role "${facts.role}"; call as an operator, or without it`,
         metadata: { role: facts.role, rpc: facts.rpc },
       };
     case "visibility_denied":
@@ -235,6 +256,13 @@ function describe(facts: ErrorFacts): WireError {
         reason: "AGENT_DENIED",
         message: `the credential of this host does not serve agent "${facts.agentId}"; use one whose agents include it`,
         metadata: { agent_id: facts.agentId },
+      };
+    case "host_not_served":
+      return {
+        code: Code.PermissionDenied,
+        reason: "AGENT_DENIED",
+        message: `host "${facts.hostId}" serves agents beyond this credential; choose another host_id`,
+        metadata: { host_id: facts.hostId },
       };
   }
 }

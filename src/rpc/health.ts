@@ -19,9 +19,10 @@ export class HealthTable {
     this.#statuses = new Map(["", ...services].map((service) => [service, ServingStatus.SERVING]));
   }
 
-  /** Says SERVING or NOT_SERVING for every service. */
+  /** Says SERVING or NOT_SERVING for every service; watchers hear of a change alone. */
   setServing(serving: boolean): void {
     const status = serving ? ServingStatus.SERVING : ServingStatus.NOT_SERVING;
+    if (this.#statuses.get("") === status) return;
     for (const service of this.#statuses.keys()) this.#statuses.set(service, status);
     this.#changes.emit("change");
   }

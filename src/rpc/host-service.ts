@@ -37,6 +37,7 @@ export function hostService(app: App): ServiceImpl<typeof HostService> {
 
     async claimRuns(request, context) {
       const { runs, draining } = await claimRuns(app, {
+        principal: principalOf(context),
         requestId: request.requestId,
         ...toInstance(request),
         agentIds: toAgentIds(request.agentIds),

@@ -33,7 +33,7 @@ export interface ListenerOptions {
   readonly keepaliveMs: number;
   /** Time a new connection has to say what it speaks, headers included. Default 10 s. */
   readonly headersTimeoutMs?: number;
-  /** Time an HTTP/1.1 request has to arrive whole. Default 60 s. */
+  /** Time a request has to arrive whole, unless it is answered before it ends. Default 60 s. */
   readonly requestTimeoutMs?: number;
 }
 
@@ -52,10 +52,11 @@ export class Listener {
 
   constructor({ handler, tls: material, keepaliveMs, ...timeouts }: ListenerOptions) {
     this.#headersTimeoutMs = timeouts.headersTimeoutMs ?? 10_000;
+    const requestTimeout = timeouts.requestTimeoutMs ?? 60_000;
     this.#http1 = http.createServer(
       {
         headersTimeout: this.#headersTimeoutMs,
-        requestTimeout: timeouts.requestTimeoutMs ?? 60_000,
+        requestTimeout,
         connectionsCheckingInterval: Math.min(5_000, this.#headersTimeoutMs),
         // Longer than the idle limit of common load balancers (60 s), which otherwise reuse a connection just closed here.
         keepAliveTimeout: 75_000,
@@ -65,6 +66,7 @@ export class Listener {
     // Starts the connection tracking behind its timeouts and closeIdleConnections(), which begins when a server listens.
     this.#http1.emit("listening");
     this.#http2 = http2.createServer({ maxSessionMemory, settings: { maxConcurrentStreams } }, handler);
+    this.#http2.on("request", (request, response) => limitBody(request, response, requestTimeout));
     this.#http2.on("session", (session: http2.ServerHttp2Session) => this.#watchSession(session, keepaliveMs));
     this.#http2.on("sessionError", () => {});
     const socketOptions = { noDelay: true, keepAlive: true, keepAliveInitialDelay: keepaliveMs };
@@ -160,6 +162,16 @@ export class Listener {
       this.#sessions.delete(session);
     });
   }
+}
+
+/** Ends a stream whose request does not end in time. One that is answered by then is a conversation, or needs no more of it. */
+function limitBody(request: http2.Http2ServerRequest, response: http2.Http2ServerResponse, timeoutMs: number): void {
+  if (request.stream.readableEnded) return;
+  const timer = setTimeout(() => {
+    if (!response.headersSent) request.stream.close(http2.constants.NGHTTP2_CANCEL);
+  }, timeoutMs);
+  const done = () => clearTimeout(timer);
+  request.stream.once("end", done).once("close", done);
 }
 
 /** Pings a connection at an interval and destroys it when an answer does not come before the next one is due. */

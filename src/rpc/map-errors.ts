@@ -1,7 +1,7 @@
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { App } from "../app/context.ts";
 import { AppError } from "../domain/errors.ts";
-import { internalError, malformedRequest, reasonOf, toConnectError } from "./errors.ts";
+import { internalError, malformedRequest, reasonOf, requestTooLarge, toConnectError } from "./errors.ts";
 
 /** Where an error happened, for the log. */
 export interface ErrorPlace {
@@ -44,8 +44,11 @@ export function toWireError(error: unknown, app: Pick<App, "log" | "ids">, { rpc
   }
   if (signal?.aborted && (error === signal.reason || isAbort(error)))
     return ConnectError.from(signal.reason, Code.Canceled);
+  if (isCutRequest(error)) return ConnectError.from(error, Code.Canceled);
   if (error instanceof ConnectError) {
     if (reasonOf(error) !== undefined) return error;
+    const limit = exceededLimit(error);
+    if (limit !== undefined) return requestTooLarge(limit);
     const unreadable = unreadableRequest(error);
     if (unreadable !== undefined) return malformedRequest(unreadable);
     if (error.code !== Code.Internal && error.code !== Code.Unknown) return error;
@@ -57,6 +60,16 @@ export function toWireError(error: unknown, app: Pick<App, "log" | "ids">, { rpc
 
 function isAbort(error: unknown): boolean {
   return error instanceof Error && (error.name === "AbortError" || error.name === "TimeoutError");
+}
+
+/** The caller's stream ended before its request was read, which the signal of the call may tell a moment later. */
+function isCutRequest(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ERR_STREAM_PREMATURE_CLOSE";
+}
+
+/** Connect says how much it would have read only in its sentence. */
+function exceededLimit({ code, rawMessage }: ConnectError): string | undefined {
+  return code === Code.ResourceExhausted ? /readMaxBytes (\d+)/.exec(rawMessage)?.[1] : undefined;
 }
 
 /**

@@ -1,15 +1,19 @@
 import { createContextValues } from "@connectrpc/connect";
 import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
+import { AdminService } from "#gen/agentsessions/v1/admin_service_pb.js";
 import { HostService } from "#gen/agentsessions/v1/host_service_pb.js";
 import { RunService } from "#gen/agentsessions/v1/run_service_pb.js";
 import { SessionService } from "#gen/agentsessions/v1/session_service_pb.js";
 import { Health } from "#gen/grpc/health/v1/health_pb.js";
 import type { App } from "../app/context.ts";
+import { adminService } from "./admin-service.ts";
+import { auditCalls } from "./audit-calls.ts";
 import { authenticate } from "./authenticate.ts";
 import { mapBareErrors } from "./bare-errors.ts";
 import { deadline } from "./deadline.ts";
 import { HealthTable } from "./health.ts";
 import { hostService } from "./host-service.ts";
+import type { KeySet } from "./key-set.ts";
 import type { NodeHandler } from "./listener.ts";
 import { logCalls } from "./log-calls.ts";
 import { mapErrors, toWireError } from "./map-errors.ts";
@@ -20,7 +24,7 @@ import { sessionService } from "./session-service.ts";
 import { validateRequests, warmValidator } from "./validate.ts";
 
 /** The services of this release; each has a health status of its own. */
-const services = [SessionService, RunService, HostService];
+export const services = [SessionService, RunService, HostService, AdminService];
 
 export interface Routes {
   readonly handler: NodeHandler;
@@ -29,8 +33,10 @@ export interface Routes {
 
 export interface RouteOptions {
   readonly pageTokenKey: Buffer;
-  /** Whether the server listens on a loopback address, where calls without a credential are the operator's. */
-  readonly onLoopback: boolean;
+  /** Whether calls of this machine without a credential are the operator's. */
+  readonly localOperator: boolean;
+  /** Keys of server.auth.jwt. */
+  readonly keySet: KeySet | undefined;
   /** Ends streams, with its reason, when it aborts. */
   readonly shutdown: AbortSignal;
 }
@@ -38,17 +44,19 @@ export interface RouteOptions {
 /**
  * All RPCs as one HTTP handler for gRPC, gRPC-Web and Connect. The way of a call:
  *
- *   authenticate (before the body) → parse → log → deadline → map errors → validate → service
+ *   authenticate (before the body) → parse → log → deadline → map errors → audit → validate → service
  */
-export function buildRoutes(app: App, { pageTokenKey, onLoopback, shutdown }: RouteOptions): Routes {
+export function buildRoutes(app: App, { pageTokenKey, shutdown, ...identity }: RouteOptions): Routes {
   const health = new HealthTable(services.map((service) => service.typeName));
-  const gate = authenticate(app, { onLoopback });
+  const gate = authenticate(app, identity);
+  const audit = auditCalls(app);
   const doors = { pageTokenKey };
   const handler = connectNodeAdapter({
     routes(router) {
       router.service(SessionService, sessionService(app, doors));
       router.service(RunService, runService(app, doors));
       router.service(HostService, hostService(app));
+      router.service(AdminService, adminService(app, doors));
       health.route(router);
       routeReflection(
         router,
@@ -59,12 +67,19 @@ export function buildRoutes(app: App, { pageTokenKey, onLoopback, shutdown }: Ro
     contextValues: (request) => createContextValues().set(peerKey, peerOf(request)),
     requestGate: (context) =>
       gate(context).catch((error: unknown) => {
+        audit.refusedAtGate(context, error);
         throw toWireError(error, app, {
           rpc: `${context.service.typeName}/${context.method.name}`,
           signal: context.signal,
         });
       }),
-    interceptors: [logCalls(app.log), deadline(shutdown), mapErrors(app), validateRequests(warmValidator(services))],
+    interceptors: [
+      logCalls(app.log),
+      deadline(shutdown),
+      mapErrors(app),
+      audit.interceptor,
+      validateRequests(warmValidator(services)),
+    ],
     shutdownSignal: shutdown,
     readMaxBytes: app.config.server.maxRequestBytes,
     // Gzip alone: brotli costs several times its CPU for texts of this size.

@@ -23,8 +23,8 @@ const eventPage = { default: 100, max: 1000 };
 /** RunService: convert, call the verb, convert back. */
 export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceImpl<typeof RunService> {
   return {
-    async getRun(request) {
-      return { run: toRunMessage(await getRun(app, toRunId(request.runId))) };
+    async getRun(request, context) {
+      return { run: toRunMessage(await getRun(app, principalOf(context), toRunId(request.runId))) };
     },
 
     async listRuns(request, context) {
@@ -41,7 +41,8 @@ export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceIm
 
     async waitRun(request, context) {
       const timeoutMs = waitTimeMs(context, request.waitTimeout, runWait);
-      const { run, reached } = await waitRun(app, toRunId(request.runId), timeoutMs, context.signal);
+      const principal = principalOf(context);
+      const { run, reached } = await waitRun(app, principal, toRunId(request.runId), timeoutMs, context.signal);
       return { run: toRunMessage(run), result: reached ? WaitResult.REACHED : WaitResult.EXPIRED };
     },
 
@@ -52,7 +53,7 @@ export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceIm
         idleMs: Math.max(durationMs(request.idleInterval) || idleInterval.unset, idleInterval.min),
         ...(request.afterSequence !== undefined && { afterSequence: toSequence(request.afterSequence) }),
       };
-      for await (const frame of watchRun(app, watch, context.signal)) yield toWatchMessage(frame);
+      for await (const frame of watchRun(app, principalOf(context), watch, context.signal)) yield toWatchMessage(frame);
       // A stream without its end frame must not look whole (C137).
       context.signal.throwIfAborted();
     },
@@ -65,7 +66,7 @@ export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceIm
         excludeDeltas: request.excludeDeltas,
         waitMs: waitTimeMs(context, request.waitTimeout, eventWait),
       };
-      const page = await listRunEvents(app, query, context.signal);
+      const page = await listRunEvents(app, principalOf(context), query, context.signal);
       return {
         events: page.events.map(toRunEventMessage),
         lastSequence: BigInt(page.lastSequence),

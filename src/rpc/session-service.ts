@@ -19,7 +19,7 @@ import { updateSession } from "../app/update-session.ts";
 import type { SessionRow } from "../domain/session.ts";
 import { toTranscriptMessage } from "./convert/message.ts";
 import { toSendResponse, toTraceparent } from "./convert/send.ts";
-import { toSessionKinds, toSessionMessage } from "./convert/session.ts";
+import { toSessionKinds, toSessionMessage, toSessionVisibility } from "./convert/session.ts";
 import { toSettingsChange } from "./convert/session-change.ts";
 import { durationMs, toDate } from "./convert/time.ts";
 import { openPageToken, sealPageToken } from "./page-token.ts";
@@ -43,7 +43,12 @@ export function sessionService(app: App, doors: { pageTokenKey: Buffer }): Servi
       const { pageSize } = request;
       const principal = principalOf(context);
       const page = await listSessions(app, { ...query, principal, pageSize, ...(position && { position }) });
-      return { sessions: page.sessions.map(toSession), nextPageToken: seal(query, page.next) };
+      return {
+        sessions: page.sessions.map(toSession),
+        nextPageToken: seal(query, page.next),
+        visibility: toSessionVisibility(page.visibility),
+        hiddenByVisibility: page.hiddenByVisibility,
+      };
     },
 
     async getSession({ session }, context) {
@@ -64,6 +69,7 @@ export function sessionService(app: App, doors: { pageTokenKey: Buffer }): Servi
         truncated: page.truncated,
         droppedMessages: page.droppedMessages,
         contentTruncated: page.contentTruncated,
+        contentRedacted: page.contentRedacted,
         bytes: BigInt(page.bytes),
         totalMessages: BigInt(page.totalMessages),
         sessionId: page.sessionId,

@@ -1,4 +1,4 @@
-import { Kysely, PostgresDialect } from "kysely";
+import { Kysely, PostgresDialect, sql } from "kysely";
 import pg from "pg";
 import type { Db, Tables } from "./database.ts";
 import { namedStatementPool } from "./named-statements.ts";
@@ -43,4 +43,9 @@ export function connectDatabase(url: string, options: ConnectOptions = {}): Db {
   pool.on("error", (error) => options.onIdleError?.(error));
   pool.on("connect", (client) => client.on("error", () => undefined));
   return new Kysely<Tables>({ dialect: new PostgresDialect({ pool: namedStatementPool(pool) }) });
+}
+
+/** Asks the database for a sign of life. Fails with database_unavailable. */
+export async function pingDatabase(db: Db): Promise<void> {
+  await sql`select 1`.execute(db);
 }

@@ -199,10 +199,9 @@ export interface TokenTable {
 
 /** A session that waits for a run of another one, while the wait lasts; renewed by the waiter, expired when it died. */
 export interface WaitTable {
-  waiter_session: bigint;
-  target_run: bigint;
-  target_session: bigint;
   wait_id: string;
+  waiter_session: bigint;
+  target_session: bigint;
   expires_at: Date;
 }
 

@@ -94,6 +94,12 @@ export async function findHostStanding(db: Db, hostId: string, instanceId: strin
   return row.drained_at ? { mayClaim: false, drainedAt: row.drained_at } : { mayClaim: true };
 }
 
+/** Agents that a host serves; none when it is not registered. */
+export async function listHostAgents(db: Db, hostId: string): Promise<readonly string[]> {
+  const row = await db.selectFrom("hosts").select("agent_ids").where("host_id", "=", hostId).executeTakeFirst();
+  return row?.agent_ids ?? [];
+}
+
 /** Marks an instance as taking no more work; a repeat keeps the first time. A replaced or unknown instance takes none anyway. */
 export async function drainInstance(db: Db, hostId: string, instanceId: string, now: Date): Promise<void> {
   await db

@@ -8,6 +8,8 @@ import type { Log } from "./log.ts";
 
 export interface LocatedDatabase {
   readonly url: string;
+  /** The same database without a pooler in between, for LISTEN and NOTIFY. */
+  readonly directUrl: string;
   /** configured: DATABASE_URL. embedded: run by this program, with the packaged Postgres or the system's. */
   readonly source: "configured" | "embedded";
   stop(): Promise<void>;
@@ -16,6 +18,8 @@ export interface LocatedDatabase {
 export interface LocateOptions {
   /** DATABASE_URL; empty counts as not set. */
   readonly databaseUrl: string | undefined;
+  /** DATABASE_DIRECT_URL, where DATABASE_URL leads to a pooler in transaction mode; empty counts as not set. */
+  readonly directUrl?: string | undefined;
   /** Where an embedded database keeps its files. */
   readonly dataDir: string;
   readonly log: Log;
@@ -30,10 +34,20 @@ const debianDirectory = "/usr/lib/postgresql";
  * program; else the same by a Postgres of the system (15 or newer, in PATH or below /usr/lib/postgresql). Fails with
  * EmbeddedError, which says what to do.
  */
-export async function locateDatabase({ databaseUrl, dataDir, log }: LocateOptions): Promise<LocatedDatabase> {
-  if (databaseUrl) return { url: checkUrl(databaseUrl), source: "configured", stop: async () => undefined };
+export async function locateDatabase({
+  databaseUrl,
+  directUrl,
+  dataDir,
+  log,
+}: LocateOptions): Promise<LocatedDatabase> {
+  if (databaseUrl) {
+    const url = checkUrl("DATABASE_URL", databaseUrl);
+    const direct = directUrl ? checkUrl("DATABASE_DIRECT_URL", directUrl) : url;
+    return { url, directUrl: direct, source: "configured", stop: async () => undefined };
+  }
+  if (directUrl) throw new EmbeddedError("DATABASE_DIRECT_URL is set without DATABASE_URL; set both or neither.");
   const { url, stop } = await startEmbedded({ dataDir, log, binaries: (home) => findBinaries(home, log) });
-  return { url, source: "embedded", stop };
+  return { url, directUrl: url, source: "embedded", stop };
 }
 
 /** The packaged programs, or the system's where those are missing or do not run. */
@@ -78,10 +92,10 @@ async function listInstallations(): Promise<string[]> {
   ];
 }
 
-function checkUrl(url: string): string {
+function checkUrl(variable: string, url: string): string {
   if (/^postgres(ql)?:\/\//.test(url)) return url;
   // The text may hold a password, so it is not repeated.
-  throw new EmbeddedError("DATABASE_URL does not start with postgres:// or postgresql://.");
+  throw new EmbeddedError(`${variable} does not start with postgres:// or postgresql://.`);
 }
 
 function noPostgres(): EmbeddedError {

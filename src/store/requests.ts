@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import type { Db, Tx } from "./database.ts";
 
 /** Names a mutation a caller may repeat: ids are scoped to caller and method (S9.5). */
@@ -10,7 +11,7 @@ export interface RequestName {
 /** A remembered mutation. */
 export interface RememberedRequest {
   readonly payloadHash: Buffer;
-  /** JSON as the verb wrote it. */
+  /** JSON as the verb wrote it; empty while the mutation runs. */
   readonly result: string;
 }
 
@@ -23,20 +24,17 @@ export async function findRequest(db: Db, name: RequestName): Promise<Remembered
  * Takes a request id for this transaction; false when it was used before. When another transaction is just using it,
  * waits for that one to end: true if it failed, false if it committed (C14).
  */
-export async function reserveRequest(tx: Tx, name: RequestName, payloadHash: Buffer, now: Date): Promise<boolean> {
-  const taken = await tx
-    .insertInto("requests")
-    .values({
-      caller: name.caller,
-      method: name.method,
-      request_id: name.requestId,
-      payload_hash: payloadHash,
-      result: "",
-      created_at: now,
-    })
-    .onConflict((conflict) => conflict.doNothing())
-    .executeTakeFirst();
-  return taken.numInsertedOrUpdatedRows === 1n;
+export async function reserveRequest(
+  tx: Tx,
+  name: RequestName,
+  { payloadHash, result }: RememberedRequest,
+  now: Date,
+): Promise<boolean> {
+  const taken = await sql`
+    insert into requests (caller, method, request_id, payload_hash, result, created_at)
+    values (${name.caller}, ${name.method}, ${name.requestId}, ${payloadHash}, ${result}, ${now})
+    on conflict do nothing`.execute(tx);
+  return taken.numAffectedRows === 1n;
 }
 
 /** Writes the answer a repeat will get. */

@@ -36,6 +36,18 @@ export async function deleteSilentHosts(db: Db, seenBefore: Date, limit: number)
   );
 }
 
+/** Forgets audit events from before a time: those among the `limit` oldest. Ids are the order of time closely enough. */
+export async function deleteOldAuditEvents(db: Db, createdBefore: Date, limit: number): Promise<number> {
+  return countDeleted(
+    db,
+    sql`
+    delete from audit_events where id in (
+      select id from (select id, created_at from audit_events order by id limit ${limit} for update skip locked) oldest
+      where created_at <= ${createdBefore}
+    )`,
+  );
+}
+
 async function countDeleted(db: Db, statement: ReturnType<typeof sql>): Promise<number> {
   const result = await statement.execute(db);
   return Number(result.numAffectedRows ?? 0n);

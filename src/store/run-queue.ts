@@ -3,9 +3,11 @@ import { AppError } from "../domain/errors.ts";
 import type { Part, Provenance } from "../domain/message.ts";
 import type { Run } from "../domain/run.ts";
 import type { Session } from "../domain/session.ts";
+import { auditInsert, type NewAuditEvent } from "./audit-events.ts";
 import type { Db, RunTable, Tx } from "./database.ts";
 import { encodeMessageBody } from "./message-body.ts";
 import { toEventBytes } from "./run-events.ts";
+import { hostAlive, type QueuePlace } from "./run-reads.ts";
 import { rowToRun, selectRuns } from "./runs.ts";
 import { coarse } from "./sessions.ts";
 
@@ -36,16 +38,38 @@ export interface NewInput {
 }
 
 /**
- * Adds a run at the end of its lane, with its first event and its input message: ready when the lane has no head, else
- * waiting. One statement, since every round trip keeps the session locked. The caller has locked the session row.
- * Fails with queue_full when the lane has `limit` unfinished runs.
+ * Adds a run at the end of its lane, with its first event, its input message and its line in the audit log: ready when
+ * the lane has no head, else waiting. One statement, since every round trip keeps the session locked. The caller has
+ * locked the session row. Fails with queue_full when the lane has `limit` unfinished runs.
  */
-export async function enqueueRun(tx: Tx, run: NewRun, limit: number, now: Date): Promise<Run> {
+export async function enqueueRun(tx: Tx, run: NewRun, options: EnqueueOptions, now: Date): Promise<Enqueued> {
   const { session } = run;
-  const { rows } = await enqueueStatement(run, limit, now).execute(tx);
+  const { rows } = await enqueueStatement(run, options, now).execute(tx);
   const [row] = rows;
-  if (row === undefined) throw queueFull(session, limit);
-  return rowToRun({ ...row, session_uuid: session.sessionId, session_key: session.sessionKey });
+  if (row === undefined) throw queueFull(session, options.limit);
+  const { waiting, head_run_id: head, head_state, host_alive: hostAlive } = row;
+  const place = {
+    id: row.id,
+    position: Number(waiting) + (head_state === 1 ? 2 : 1),
+    hostAlive,
+    ...(head === null ? {} : { aheadRunId: head }),
+  };
+  return { run: rowToRun({ ...row, session_uuid: session.sessionId, session_key: session.sessionKey }), place };
+}
+
+export interface EnqueueOptions {
+  /** Unfinished runs a session may have. */
+  readonly limit: number;
+  /** Hosts heard of since then count as alive. */
+  readonly heardSince: Date;
+  /** The call that sent it, for the audit log. */
+  readonly audit?: NewAuditEvent;
+}
+
+/** A run and where in its line it stands. */
+export interface Enqueued {
+  readonly run: Run;
+  readonly place: QueuePlace;
 }
 
 const queuedEvents = {
@@ -53,18 +77,19 @@ const queuedEvents = {
   ready: toEventBytes({ type: "state_change", state: "ready" }),
 };
 
-export function enqueueStatement(run: NewRun, limit: number, now: Date) {
+export function enqueueStatement(run: NewRun, { limit, heardSince, audit }: EnqueueOptions, now: Date) {
   const { session, provenance, input } = run;
   const body = encodeMessageBody({ role: "user", parts: input.parts, provenance });
-  return sql<Selectable<RunTable>>`
+  const recorded = audit === undefined ? sql`` : sql`, recorded as (${auditInsert(audit, now)})`;
+  return sql<Selectable<RunTable> & OpenRuns & { host_alive: boolean }>`
     with lane as materialized (${openRunsIn(session.id, limit)}), enqueued as (
       insert into runs (run_id, session, agent_id, state, ready_at, input_message_id, run_timeout_ms, model, thinking_level,
         created_at, provenance, source_session_id, traceparent, last_event_seq)
-      select ${run.runId}::uuid, ${session.id}::bigint, ${session.agentId}::text, case heads when 0 then 1 else 0 end,
+      select ${run.runId}::uuid, ${session.id}::bigint, ${session.agentId}::text, case when head_state is null then 1 else 0 end,
         ${now}::timestamptz, ${input.messageId}::uuid, ${run.runTimeoutMs}::bigint, ${run.model ?? null}::text,
         ${run.thinkingLevel ?? null}::text, ${now}::timestamptz, ${JSON.stringify(provenance)}::text,
         ${provenance.sourceSessionId ?? null}::uuid, ${run.traceparent ?? null}::text, 1
-      from lane where waiting + heads < ${limit}
+      from lane where waiting + num_nonnulls(head_state) < ${limit}
       returning *
     ), announced as (
       insert into run_events (run, seq, attempt, type, created_at, body)
@@ -76,26 +101,33 @@ export function enqueueStatement(run: NewRun, limit: number, now: Date) {
     ), said as (
       insert into messages (session, seq, message_id, role, run, created_at, body)
       select enqueued.session, last_seq, input_message_id, 1, enqueued.id, ${now}::timestamptz, ${body} from enqueued, allocated
-    )
-    select * from enqueued`;
+    )${recorded}
+    select enqueued.*, lane.*, ${hostAlive(sql`enqueued.agent_id`, heardSince)} as host_alive from enqueued, lane`;
 }
 
 /** Fails with queue_full when the session has `limit` unfinished runs. */
 export async function refuseFullQueue(db: Db, session: Session, limit: number): Promise<void> {
   const { rows } = await openRunsIn(session.id, limit).execute(db);
-  const { waiting, heads } = rows[0]!;
-  if (waiting + heads >= limit) throw queueFull(session, limit);
+  const { waiting, head_run_id } = rows[0]!;
+  if (Number(waiting) + (head_run_id === null ? 0 : 1) >= limit) throw queueFull(session, limit);
 }
 
 function queueFull({ sessionKey }: Session, limit: number): AppError {
   return new AppError({ kind: "queue_full", sessionKey, limit });
 }
 
+interface OpenRuns {
+  waiting: bigint;
+  head_run_id: string | null;
+  head_state: number | null;
+}
+
 /** Unfinished runs of a session: the waiting ones, counted up to `limit`, and the head of its lane. */
 export function openRunsIn(session: bigint, limit: number) {
-  return sql<{ waiting: bigint; heads: bigint }>`
-    select (select count(*) from (select from runs where ${waitingIn(session)} limit ${limit}) waiting) as waiting,
-      (select count(*) from runs where session = ${session} and state in (1, 2)) as heads`;
+  return sql<OpenRuns>`
+    select line.waiting, head.run_id as head_run_id, head.state as head_state
+    from (select count(*) as waiting from (select from runs where ${waitingIn(session)} limit ${limit}) counted) line
+    left join (select run_id, state from runs where session = ${session} and state in (1, 2)) head on true`;
 }
 
 /**

@@ -1,7 +1,8 @@
 import { type RawBuilder, sql } from "kysely";
-import { isTerminal, type Run, type RunState } from "../domain/run.ts";
+import type { Run } from "../domain/run.ts";
+import type { Target } from "../domain/visibility.ts";
 import type { Db } from "./database.ts";
-import { rowToRun, selectRuns, toStateNumber } from "./runs.ts";
+import { rowToRun, selectRuns } from "./runs.ts";
 
 /** Where a queued run stands in the line of its session. */
 export interface QueuePlace {
@@ -45,10 +46,14 @@ export function queuePlacesStatement(runs: readonly bigint[], heardSince: Date) 
         select head.id where head.state = 1
       ) one
     )
-    select asked.id, places.position, places.ahead, exists (
-      select from hosts where asked.agent_id = any(agent_ids) and drained_at is null and last_seen_at >= ${heardSince}
-    ) as host_alive
+    select asked.id, places.position, places.ahead, ${hostAlive(sql`asked.agent_id`, heardSince)} as host_alive
     from asked join places on places.id = asked.id`;
+}
+
+/** Whether a host that serves the agent was heard of since then. */
+export function hostAlive(agentId: RawBuilder<unknown>, heardSince: Date) {
+  return sql<boolean>`exists (
+    select from hosts where ${agentId} = any(agent_ids) and drained_at is null and last_seen_at >= ${heardSince})`;
 }
 
 /** Which of these runs exist, and whether they have ended. One statement for any number of runs. */
@@ -58,58 +63,22 @@ export async function listRunEndings(db: Db, runIds: readonly string[]): Promise
   return new Map(rows.map(({ run_id, ended }) => [run_id, { ended }]));
 }
 
-/** Filters of a list of runs, all ANDed. */
-export interface RunFilter {
-  /** Internal id of the session. */
-  readonly session?: bigint;
-  /** UUID of the session that sent them. */
-  readonly sourceSessionId?: string;
-  readonly agentId?: string;
-  /** Empty = all. */
-  readonly states: readonly RunState[];
+/** A run, and what decides who may see it. */
+export interface RunTarget {
+  readonly run: Run;
+  /** Of its session, in whatever state that is now. */
+  readonly target: Target & { readonly reserved: boolean };
 }
 
-/** Runs newest first, those below `before`. Ids are given out in order of creation and never change, so pages neither skip nor repeat (C164). */
-export async function listRuns(db: Db, filter: RunFilter, before: bigint | undefined, limit: number): Promise<Run[]> {
-  const rows = await listRunsQuery(db, filter, before, limit).execute();
-  return rows.map(rowToRun);
-}
-
-/**
- * States are filtered group by group, each by an index that holds little else, and the groups are merged: a filter over
- * all runs would walk a million completed ones to find three that are queued. The groups of live runs sort by `id + 0`, since
- * the planner would otherwise trust old statistics of a queue that has emptied and walk the primary key instead.
- */
-export function listRunsQuery(db: Db, filter: RunFilter, before: bigint | undefined, limit: number) {
-  const pages = toStateGroups(filter.states).map(({ where, order }) => {
-    const conditions = [where];
-    if (filter.session !== undefined) conditions.push(sql`session = ${filter.session}`);
-    if (filter.sourceSessionId !== undefined) conditions.push(sql`source_session_id = ${filter.sourceSessionId}::uuid`);
-    if (filter.agentId !== undefined) conditions.push(sql`agent_id = ${filter.agentId}`);
-    if (before !== undefined) conditions.push(sql`id < ${before}`);
-    return sql`(select id from runs where ${sql.join(conditions, sql` and `)} order by ${order} desc limit ${limit})`;
-  });
-  const merged = sql`select id from (${sql.join(pages, sql` union all `)}) page order by id desc limit ${limit}`;
-  return selectRuns(db).where(sql<boolean>`r.id in (${merged})`).orderBy("r.id", "desc");
-}
-
-interface StateGroup {
-  readonly where: RawBuilder<unknown>;
-  readonly order: RawBuilder<unknown>;
-}
-
-function toStateGroups(states: readonly RunState[]): StateGroup[] {
-  const newest = sql`id`;
-  const few = sql`id + 0`;
-  const groups: StateGroup[] = [];
-  if (states.length === 0) groups.push({ where: sql`true`, order: newest });
-  if (states.includes("waiting")) groups.push({ where: sql`state = 0`, order: few });
-  if (states.includes("ready")) groups.push({ where: sql`state = 1`, order: few });
-  if (states.includes("running")) groups.push({ where: sql`lease_token is not null`, order: few });
-  if (states.includes("completed")) groups.push({ where: sql`state = 3`, order: newest });
-  const unsuccessful = states.filter((state) => isTerminal(state) && state !== "completed").map(toStateNumber);
-  if (unsuccessful.length > 0) {
-    groups.push({ where: sql`state in (4, 5, 6) and state = any(${unsuccessful}::smallint[])`, order: newest });
-  }
-  return groups;
+/** The run with this id, in any state, with the facts of its session that visibility asks for; one statement. */
+export async function findRunAndTarget(db: Db, runId: string): Promise<RunTarget | undefined> {
+  const row = await selectRuns(db)
+    .select(["s.root_id", "s.path", "s.reserved"])
+    .where("r.run_id", "=", runId)
+    .executeTakeFirst();
+  if (!row) return undefined;
+  const run = rowToRun(row);
+  const { sessionKey, agentId } = run;
+  const target = { sessionKey, agentId, rootId: row.root_id, path: row.path.map(BigInt), reserved: row.reserved };
+  return { run, target };
 }

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import type { Session } from "../domain/session.ts";
-import type { Tx } from "./database.ts";
+import type { Db, Tx } from "./database.ts";
 import { rowToSession, sendPolicyCode, toCount } from "./session-row.ts";
 import { insertSession, type NewSession } from "./sessions.ts";
 
@@ -18,8 +18,8 @@ export async function lockImport(tx: Tx, sessionId: string): Promise<void> {
 }
 
 /** Finds a session by its identity in any state, tombstones included: what was deleted here stays deleted. */
-export async function findSessionInAnyState(tx: Tx, sessionId: string): Promise<Session | undefined> {
-  const row = await tx.selectFrom("sessions").selectAll().where("session_id", "=", sessionId).executeTakeFirst();
+export async function findSessionInAnyState(db: Db, sessionId: string): Promise<Session | undefined> {
+  const row = await db.selectFrom("sessions").selectAll().where("session_id", "=", sessionId).executeTakeFirst();
   return row === undefined ? undefined : rowToSession(row);
 }
 

@@ -1,8 +1,10 @@
 import { type RawBuilder, type Selectable, sql } from "kysely";
 import type { Session, SessionRow } from "../domain/session.ts";
 import type { SessionKind } from "../domain/session-key.ts";
+import type { Scope } from "../domain/visibility.ts";
 import type { Db, SessionTable } from "./database.ts";
 import { allKindCodes, kindCode, rowToSession } from "./session-row.ts";
+import { agentsIn, agentsOutside, isAgentIn, reachOf, whereAgent, whereInTree, whereVisible } from "./visible.ts";
 
 /** Where a page begins: the last row of the page before. */
 export interface SessionPosition {
@@ -21,63 +23,159 @@ export interface SessionFilter {
   readonly updatedAfter?: Date;
 }
 
-/** Lists sessions newest first, from a position on. Reserved, superseded and deleted ones are never listed (S2.5). */
+/** Lists the sessions in scope newest first, from a position on. Reserved, superseded and deleted ones are never listed (S2.5). */
 export async function listSessions(
   db: Db,
+  scope: Scope,
   filter: SessionFilter,
   position: SessionPosition | undefined,
   limit: number,
 ): Promise<Session[]> {
-  const result = await sessionListQuery(filter, position, limit).execute(db);
+  const result = await sessionListQuery(scope, filter, position, limit).execute(db);
   return result.rows.map(rowToSession);
 }
 
 /**
  * Keyset on (updated_at, id). Whatever is filtered, rows come out of one index in order, or out of one index per agent
  * and kind of which the newest are merged: `kind = any(…) order by` would walk or sort everything (1,643 ms against
- * 0.9 ms for a rare kind among a million sessions). States are literals, so that the partial indexes stay usable in
- * generic plans.
+ * 0.9 ms for a rare kind among a million sessions). A scope that is no more than some of the rows is read from where
+ * these are: by key, by spawn tree, by agent. States are literals, so that the partial indexes stay usable in generic plans.
  */
-export function sessionListQuery(filter: SessionFilter, position: SessionPosition | undefined, limit: number) {
-  const page = sql`${pageConditions(filter, position)} order by updated_at desc, id desc limit ${limit}::bigint`;
-  const kinds = [...new Set(filter.kinds.map(kindCode))];
-  if (filter.parent !== undefined || filter.label !== undefined) return sql<Row>`${oneIndex(filter, kinds, page)}`;
-  if (filter.agentIds.length > 0) {
-    const agents = [...new Set(filter.agentIds)];
-    return merged(
-      sql`unnest(${agents}::text[]) a (agent_id) cross join unnest(${kinds.length > 0 ? kinds : [...allKindCodes]}::smallint[]) k (kind)`,
-      sql`agent_id = a.agent_id and kind = k.kind and ${page}`,
-      limit,
-    );
-  }
-  if (kinds.length > 0)
-    return merged(sql`unnest(${kinds}::smallint[]) k (kind)`, sql`kind = k.kind and ${page}`, limit);
-  return sql<Row>`select * from sessions where ${page}`;
+export function sessionListQuery(
+  scope: Scope,
+  filter: SessionFilter,
+  position: SessionPosition | undefined,
+  limit: number,
+) {
+  const page = {
+    where: pageConditions(filter, position),
+    tail: sql`order by updated_at desc, id desc limit ${limit}::bigint`,
+  };
+  const [first, ...others] = partsOf(scope, filter, page);
+  if (first === undefined) return sql<Row>`select * from sessions where false`;
+  if (others.length === 0) return sql<Row>`${first}`;
+  const all = sql.join(
+    [first, ...others].map((part) => sql`(${part})`),
+    sql` union all `,
+  );
+  return sql<Row>`select * from (${all}) page ${page.tail}`;
+}
+
+/**
+ * Whether rows exist that the scope hides (C96). Looks at archived, kinds, agents and parent alone: an answer about labels or
+ * times of hidden sessions would let a caller guess them. Walks no more than one visible spawn tree before it knows.
+ */
+export async function hidesSessions(db: Db, scope: Scope, filter: SessionFilter): Promise<boolean> {
+  const query = hiddenSessionsQuery(scope, filter);
+  if (query === undefined) return false;
+  const { rows } = await query.execute(db);
+  return rows[0]?.hidden ?? false;
+}
+
+/** Undefined when nothing can be hidden. Oldest first: what a caller that is at work may see was touched lately. */
+export function hiddenSessionsQuery(scope: Scope, { archived, kinds, agentIds, parent }: SessionFilter) {
+  const reach = reachOf(scope);
+  if (reach === "everything") return undefined;
+  const visible = { archived, kinds, agentIds, ...(parent === undefined ? {} : { parent }) };
+  const listed = whereListed(visible);
+  const page = { where: sql`${listed} and not ${whereVisible(scope)}`, tail: sql`order by updated_at, id limit 1` };
+  const { agents } = reach;
+  if (agents === undefined || parent !== undefined) return isThere(sessionsOf(visible, page));
+  if (agentIds.length === 0) return isThere(perAgent(agentsOutside(agents, listed), kinds, page));
+  const others = agentIds.filter((id) => !isAgentIn(agents, id));
+  return others.length === 0 ? undefined : isThere(sessionsOf({ ...visible, agentIds: others }, page));
+}
+
+function isThere(rows: RawBuilder<unknown>) {
+  // Counted, since `exists` would drop the order, and with it the index it is read from.
+  return sql<{ hidden: boolean }>`select count(*) > 0 as hidden from (${rows}) first`;
 }
 
 type Row = Selectable<SessionTable>;
 
-/** Children of one session, or sessions of one label, are few: one index finds them, the other filters look at the rows. */
-function oneIndex(filter: SessionFilter, kinds: number[], page: RawBuilder<unknown>): RawBuilder<unknown> {
+/** What all parts of a list have in common: conditions, and order with limit. */
+interface Page {
+  readonly where: RawBuilder<unknown>;
+  readonly tail: RawBuilder<unknown>;
+}
+
+/** Lists whose union, without duplicates, are the filtered sessions in scope. */
+function partsOf(scope: Scope, filter: SessionFilter, page: Page): RawBuilder<unknown>[] {
+  const reach = reachOf(scope);
+  if (reach === "everything") return [sessionsOf(filter, page)];
+  const { agents, ownKey, tree } = reach;
+  if (filter.parent !== undefined || (filter.label !== undefined && agents !== undefined)) {
+    return [oneIndex(filter, { ...page, where: sql`${whereVisible(scope)} and ${page.where}` })];
+  }
+  const agentIds = filter.agentIds.filter((id) => agents !== undefined && isAgentIn(agents, id));
+  const anyAgent = filter.agentIds.length === 0;
+  const elsewhere = [
+    ...(agents === undefined ? [] : [sql`not ${whereAgent(agents, sql`agent_id`)}`]),
+    ...(ownKey === undefined ? [] : [sql`session_key <> ${ownKey}`]),
+  ];
+  return [
+    ...(agents !== undefined && anyAgent
+      ? [perAgent(agentsIn(agents, "sessions", whereListed(filter)), filter.kinds, page)]
+      : []),
+    ...(agentIds.length > 0 ? [sessionsOf({ ...filter, agentIds }, page)] : []),
+    ...(ownKey === undefined ? [] : [oneIndex(filter, page, sql`session_key = ${ownKey}`)]),
+    ...(tree === undefined ? [] : [oneIndex(filter, page, whereInTree(tree), ...elsewhere)]),
+  ];
+}
+
+function sessionsOf(filter: SessionFilter, page: Page): RawBuilder<unknown> {
+  const { kinds, agentIds } = filter;
+  if (filter.parent !== undefined || filter.label !== undefined) return oneIndex(filter, page);
+  if (agentIds.length > 0) return perAgent(sql`unnest(${[...new Set(agentIds)]}::text[])`, kinds, page);
+  if (kinds.length === 0) return sql`select * from sessions where ${page.where} ${page.tail}`;
+  return merged(kindsAs(toCodes(kinds)), sql`kind = k.kind`, page);
+}
+
+/** Sessions of the agents of a relation with one column: each agent has an index for each kind. */
+function perAgent(agents: RawBuilder<unknown>, kinds: readonly SessionKind[], page: Page): RawBuilder<unknown> {
+  const codes = kinds.length > 0 ? toCodes(kinds) : allKindCodes;
+  return merged(
+    sql`${agents} a (agent_id) cross join ${kindsAs(codes)}`,
+    sql`agent_id = a.agent_id and kind = k.kind`,
+    page,
+  );
+}
+
+function kindsAs(codes: readonly number[]): RawBuilder<unknown> {
+  return sql`unnest(${[...codes]}::smallint[]) k (kind)`;
+}
+
+function toCodes(kinds: readonly SessionKind[]): number[] {
+  return [...new Set(kinds.map(kindCode))];
+}
+
+/** Children of one session, sessions of one label, one key or one spawn tree are few: one index finds them, the other filters look at the rows. */
+function oneIndex(filter: SessionFilter, page: Page, ...finders: RawBuilder<unknown>[]): RawBuilder<unknown> {
   const conditions = [
+    ...finders,
     ...(filter.parent === undefined ? [] : [sql`parent_id = ${filter.parent}`]),
     ...(filter.label === undefined ? [] : [sql`label = ${filter.label}`]),
     ...(filter.agentIds.length === 0 ? [] : [sql`agent_id = any(${[...filter.agentIds]}::text[])`]),
-    ...(kinds.length === 0 ? [] : [sql`kind = any(${kinds}::smallint[])`]),
+    ...(filter.kinds.length === 0 ? [] : [sql`kind = any(${toCodes(filter.kinds)}::smallint[])`]),
   ];
-  return sql`select * from sessions where ${sql.join(conditions, sql` and `)} and ${page}`;
+  return sql`select * from sessions where ${sql.join(conditions, sql` and `)} and ${page.where} ${page.tail}`;
 }
 
-function merged(from: RawBuilder<unknown>, where: RawBuilder<unknown>, limit: number) {
-  return sql<Row>`
-    select s.* from ${from} cross join lateral (select * from sessions where ${where}) s
-    order by s.updated_at desc, s.id desc limit ${limit}::bigint`;
+function merged(from: RawBuilder<unknown>, where: RawBuilder<unknown>, page: Page): RawBuilder<unknown> {
+  return sql`
+    select s.* from ${from} cross join lateral (select * from sessions where ${where} and ${page.where} ${page.tail}) s
+    ${page.tail}`;
 }
 
+function whereListed({ archived }: SessionFilter): RawBuilder<unknown> {
+  return archived ? sql`state = 2 and not reserved` : sql`state = 1 and not reserved`;
+}
+
+/** Conditions without an alias: they hold wherever `sessions` is the only table in reach. */
 function pageConditions(filter: SessionFilter, position: SessionPosition | undefined): RawBuilder<unknown> {
   return sql.join(
     [
-      filter.archived ? sql`state = 2 and not reserved` : sql`state = 1 and not reserved`,
+      whereListed(filter),
       ...(filter.updatedAfter === undefined ? [] : [sql`updated_at >= ${filter.updatedAfter}::timestamptz(3)`]),
       ...(position === undefined
         ? []

@@ -32,6 +32,7 @@ export function rowToSession(row: Selectable<SessionTable>): Session {
     kind: wordOf(kinds, row.kind),
     chatType: wordOf(chatTypes, row.chat_type),
     state: wordOf(states, row.state),
+    reserved: row.reserved,
     ...settingsOf(row),
     ...countersOf(row),
     ...routeOf(row),

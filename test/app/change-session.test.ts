@@ -13,11 +13,11 @@ import { findSessionById, recordRunOutcome, type SessionSettingsChange } from ".
 import { inTransaction } from "../../src/store/transaction.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { end, hold } from "../support/runs-by-hand.ts";
-import { actingAs, addMessages, addSession, fleet, operator, say, send } from "../support/session-tools.ts";
+import { actingAs, addMessages, addSession, openFleet, operator, say, send } from "../support/session-tools.ts";
 
 let app: TestApp;
 beforeAll(async () => {
-  app = await testApp({ config: fleet });
+  app = await testApp({ config: openFleet });
 });
 
 function call(session: string) {
@@ -126,7 +126,10 @@ describe("resetSession", () => {
     const after = await send(app, { session: old.sessionKey });
     expect(after.run).toMatchObject({ sessionId: renewed.sessionId, state: "ready" });
     await end(app, before.run);
-    expect(await getRun(app, before.run.runId)).toMatchObject({ sessionId: old.sessionId, state: "completed" });
+    expect(await getRun(app, operator, before.run.runId)).toMatchObject({
+      sessionId: old.sessionId,
+      state: "completed",
+    });
     expect(await getSession(app, { principal: operator, session: old.sessionKey })).toMatchObject({ messageCount: 1 });
   });
 
@@ -175,7 +178,7 @@ describe("deleteSession", () => {
     const runs = [];
     for (let n = 0; n < 5; n++) runs.push((await send(app, { session: session.sessionKey })).run);
     await hold(app, runs[0]!);
-    const waiting = waitRun(app, runs[4]!.runId, 20_000);
+    const waiting = waitRun(app, operator, runs[4]!.runId, 20_000);
     const deleted = await deleteSession(app, call(session.sessionKey));
     expect(deleted).toEqual({
       sessionId: session.sessionId,
@@ -183,7 +186,7 @@ describe("deleteSession", () => {
       deduplicated: false,
     });
     expect(await waiting).toMatchObject({ reached: true, run: { state: "canceled" } });
-    for (const { runId } of runs) expect(await getRun(app, runId)).toMatchObject({ state: "canceled" });
+    for (const { runId } of runs) expect(await getRun(app, operator, runId)).toMatchObject({ state: "canceled" });
     for (const reference of [session.sessionKey, session.sessionId]) {
       await expect(getSession(app, { principal: operator, session: reference })).rejects.toThrow("session_not_found");
     }
@@ -200,7 +203,7 @@ describe("deleteSession", () => {
     const { run } = await send(app, { session: session.sessionKey });
     await end(app, run, "completed", "kept");
     await deleteSession(app, call(session.sessionKey));
-    expect(await getRun(app, run.runId)).toMatchObject({ reply: "kept", sessionId: session.sessionId });
+    expect(await getRun(app, operator, run.runId)).toMatchObject({ reply: "kept", sessionId: session.sessionId });
   });
 
   test("C73: an etag of another version or another incarnation of the key is refused", async () => {

@@ -3,7 +3,18 @@ import { endOverdueRuns } from "../../src/app/end-overdue-runs.ts";
 import { releaseRun } from "../../src/app/release-run.ts";
 import { waitRun } from "../../src/app/wait-run.ts";
 import { type TestApp, testApp } from "../support/app.ts";
-import { addLane, addRun, eventsOf, heldBy, runOf, saying, statesOf, TestHost, textsOf } from "../support/seed.ts";
+import {
+  addLane,
+  addRun,
+  eventsOf,
+  heldBy,
+  operator,
+  runOf,
+  saying,
+  statesOf,
+  TestHost,
+  textsOf,
+} from "../support/seed.ts";
 
 let app: TestApp;
 let host: TestHost;
@@ -82,7 +93,7 @@ describe("failing an attempt", () => {
 
   test("C37: waits end with the committed end alone, not with a failure that is tried again", async () => {
     const run = await addRun(app, await addLane(app));
-    const waits = [waitRun(app, run.runId, 15_000), waitRun(app, run.runId, 15_000)];
+    const waits = [waitRun(app, operator, run.runId, 15_000), waitRun(app, operator, run.runId, 15_000)];
     await host.fail(await host.claimOne(), limited);
     app.clock.advance(60_000);
     await host.complete(await host.claimOne(), "second try");

@@ -18,7 +18,7 @@ const config = parseConfig({
 test("lists the configured agents in their order, with who is served now", async () => {
   const app = await testApp({ config });
   await addHost(app, ["nova", "ghost"]);
-  await addHost(app, ["otter"], new Date(app.clock.now().getTime() - 61_000));
+  await addHost(app, ["otter"], new Date(app.clock.now().getTime() - 76_000));
   const { agents, next } = await listAgents(app, { pageSize: 0 });
   expect(agents).toMatchObject([
     { id: "nova", name: "Nova", default: true, model: "m-small", mainSessionKey: "agent:nova:main", served: true },

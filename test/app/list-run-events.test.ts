@@ -4,6 +4,7 @@ import { type ListRunEventsRequest, listRunEvents } from "../../src/app/list-run
 import type { Run } from "../../src/domain/run.ts";
 import { testApp } from "../support/app.ts";
 import { addRun, addSession, append, delta, end, hold, note } from "../support/runs-by-hand.ts";
+import { operator } from "../support/session-tools.ts";
 
 let app: App;
 beforeAll(async () => {
@@ -12,7 +13,7 @@ beforeAll(async () => {
 
 async function list(run: Run, request: Partial<ListRunEventsRequest> = {}, signal?: AbortSignal, on: App = app) {
   const full = { runId: run.runId, afterSequence: 0, pageSize: 100, excludeDeltas: false, waitMs: 0, ...request };
-  const { events, ...rest } = await listRunEvents(on, full, signal);
+  const { events, ...rest } = await listRunEvents(on, operator, full, signal);
   return { sequences: events.map((event) => event.sequence), ...rest };
 }
 

@@ -23,7 +23,7 @@ describe("what a queued run waits for", () => {
     const session = await addSession(app);
     const [held, second, third] = await addRuns(app, session, 3);
     await hold(app, held!);
-    expect(await getRun(app, held!.runId)).not.toHaveProperty("queue");
+    expect(await getRun(app, operator, held!.runId)).not.toHaveProperty("queue");
     const { runs } = await listRuns(app, operator, { pageSize: 50, session: session.sessionId, states: [] });
     expect(runs.map((run) => run.queue)).toEqual([
       { reason: "behind_run", position: 2, aheadRunId: held!.runId },
@@ -36,7 +36,10 @@ describe("what a queued run waits for", () => {
   test("C56: the head of a line says when no host serves its agent", async () => {
     const session = await addSession(app, { agentId: "lark" });
     const [head, behind] = await addRuns(app, session, 2);
-    const queues = async () => [(await getRun(app, head!.runId)).queue, (await getRun(app, behind!.runId)).queue];
+    const queues = async () => [
+      (await getRun(app, operator, head!.runId)).queue,
+      (await getRun(app, operator, behind!.runId)).queue,
+    ];
     expect(await queues()).toEqual([
       { reason: "no_host", position: 1 },
       { reason: "behind_run", position: 2, aheadRunId: head!.runId },
@@ -54,7 +57,7 @@ describe("what a queued run waits for", () => {
     const [run] = await addRuns(app, await addSession(app), 1);
     const readyAt = new Date(app.clock.now().getTime() + 5000);
     await app.db.updateTable("runs").set({ attempt: 1, ready_at: readyAt }).where("id", "=", run!.id).execute();
-    expect((await getRun(app, run!.runId)).queue).toEqual({
+    expect((await getRun(app, operator, run!.runId)).queue).toEqual({
       reason: "retry_backoff",
       position: 1,
       nextAttemptAt: readyAt,
@@ -134,6 +137,6 @@ describe("list", () => {
     const run = await addRun(app, session);
     await end(app, run, "completed", "kept");
     await app.db.updateTable("sessions").set({ state: 4 }).where("id", "=", session.id).execute();
-    expect(await getRun(app, run.runId)).toMatchObject({ state: "completed", reply: "kept" });
+    expect(await getRun(app, operator, run.runId)).toMatchObject({ state: "completed", reply: "kept" });
   });
 });

@@ -4,11 +4,11 @@ import { getRun } from "../../src/app/get-run.ts";
 import { findSessionByKey } from "../../src/store/sessions.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { addHost, end, hold } from "../support/runs-by-hand.ts";
-import { actingAs, addSession, countRows, fleet, send } from "../support/session-tools.ts";
+import { actingAs, addSession, countRows, openFleet, operator, send } from "../support/session-tools.ts";
 
 let app: TestApp;
 beforeAll(async () => {
-  app = await testApp({ config: fleet });
+  app = await testApp({ config: openFleet });
 });
 
 async function countMessages(session: string): Promise<number | undefined> {
@@ -80,7 +80,7 @@ describe("waiting", () => {
     gone.abort();
     const request = { session: "agent:nova:direct:gone", waitTimeoutMs: 60_000, signal: gone.signal };
     const { run } = await send(app, request);
-    expect(await getRun(app, run.runId)).toMatchObject({ state: "ready" });
+    expect(await getRun(app, operator, run.runId)).toMatchObject({ state: "ready" });
   });
 
   test("S5.4: a process that drains ends the wait at once; the repeat elsewhere joins the run", async () => {

@@ -11,11 +11,11 @@ import type { Db } from "../../src/store/database.ts";
 import { findMessage } from "../../src/store/messages.ts";
 import { findSessionByKey } from "../../src/store/sessions.ts";
 import { type TestApp, testApp } from "../support/app.ts";
-import { actingAs, addSession, countRows, fleet, idsOf, operator, send } from "../support/session-tools.ts";
+import { actingAs, addSession, countRows, fleet, idsOf, openFleet, operator, send } from "../support/session-tools.ts";
 
 let app: TestApp;
 beforeAll(async () => {
-  app = await testApp({ config: fleet });
+  app = await testApp({ config: openFleet });
 });
 
 function read(session: string) {

@@ -7,6 +7,7 @@ import type { Run } from "../../src/domain/run.ts";
 import type { Wakeups } from "../../src/store/wakeups.ts";
 import { testApp } from "../support/app.ts";
 import { addRun, addSession, append, end, hold } from "../support/runs-by-hand.ts";
+import { operator } from "../support/session-tools.ts";
 
 let app: App;
 beforeAll(async () => {
@@ -38,7 +39,7 @@ function afterSubscribe(then: () => Promise<void>): { app: App; done: () => Prom
 describe("waitRun", () => {
   test("C37: a failed attempt that is tried again ends no wait; two waits get the one committed end", async () => {
     const run = await heldRun();
-    const waits = [waitRun(app, run.runId, 20_000), waitRun(app, run.runId, 20_000)];
+    const waits = [waitRun(app, operator, run.runId, 20_000), waitRun(app, operator, run.runId, 20_000)];
     let over = 0;
     for (const wait of waits) wait.then(() => over++);
     await app.db
@@ -56,7 +57,7 @@ describe("waitRun", () => {
     await append(app, run, [
       { type: "state_change", state: "ready", error: { code: "provider", message: "busy", retryable: true } },
     ]);
-    const look = await waitRun(app, run.runId, 0);
+    const look = await waitRun(app, operator, run.runId, 0);
     expect(look).toMatchObject({ reached: false, run: { state: "ready", error: { message: "busy" } } });
     expect(over).toBe(0);
     await hold(app, run, 2);
@@ -75,61 +76,66 @@ describe("waitRun", () => {
         .where("id", "=", run.id)
         .execute();
       app.wakeups.publish([`run:${run.runId}`]);
-      expect(await waitRun(app, run.runId, 50)).toMatchObject({ reached: false, run: { state: "running" } });
+      expect(await waitRun(app, operator, run.runId, 50)).toMatchObject({ reached: false, run: { state: "running" } });
     });
-    expect(await waitRun(app, run.runId, 0)).toMatchObject({ reached: true, run: { state: "canceled" } });
+    expect(await waitRun(app, operator, run.runId, 0)).toMatchObject({ reached: true, run: { state: "canceled" } });
   });
 
   test("C148, C161: a run that ends right after the wait is set up is not missed", async () => {
     const run = await heldRun();
     const instant = afterSubscribe(() => end(app, run, "completed", "at once"));
-    expect(await waitRun(instant.app, run.runId, 20_000)).toMatchObject({ reached: true, run: { reply: "at once" } });
+    expect(await waitRun(instant.app, operator, run.runId, 20_000)).toMatchObject({
+      reached: true,
+      run: { reply: "at once" },
+    });
     await instant.done();
   });
 
   test("C161: a run that has ended before is answered at once", async () => {
     const run = await heldRun();
     await end(app, run, "failed");
-    expect(await waitRun(app, run.runId, 20_000)).toMatchObject({ reached: true, run: { state: "failed" } });
+    expect(await waitRun(app, operator, run.runId, 20_000)).toMatchObject({ reached: true, run: { state: "failed" } });
   });
 
   test("time that runs out is an answer, and the run goes on", async () => {
     const run = await heldRun();
-    expect(await waitRun(app, run.runId, 20)).toMatchObject({ reached: false, run: { state: "running" } });
+    expect(await waitRun(app, operator, run.runId, 20)).toMatchObject({ reached: false, run: { state: "running" } });
   });
 
   test("C142: a caller that leaves cancels nothing", async () => {
     const run = await heldRun();
     const caller = new AbortController();
-    const wait = waitRun(app, run.runId, 60_000, caller.signal);
+    const wait = waitRun(app, operator, run.runId, 60_000, caller.signal);
     caller.abort();
     await wait;
-    expect(await waitRun(app, run.runId, 0)).toMatchObject({ run: { state: "running" } });
+    expect(await waitRun(app, operator, run.runId, 0)).toMatchObject({ run: { state: "running" } });
   });
 
   test("a draining process sends the caller to another one instead of calling the time up", async () => {
     const run = await heldRun();
     const drain = new AbortController();
     const draining = { ...app, draining: drain.signal };
-    const wait = waitRun(draining, run.runId, 60_000);
+    const wait = waitRun(draining, operator, run.runId, 60_000);
     drain.abort();
     await expect(wait).rejects.toMatchObject({ facts: { kind: "draining" } });
-    expect(await waitRun(draining, run.runId, 0)).toMatchObject({ reached: false });
+    expect(await waitRun(draining, operator, run.runId, 0)).toMatchObject({ reached: false });
     await end(app, run);
-    expect(await waitRun(draining, run.runId, 60_000)).toMatchObject({ reached: true });
+    expect(await waitRun(draining, operator, run.runId, 60_000)).toMatchObject({ reached: true });
   });
 
   test("C166: the result of a deleted session's run stays readable, and stays the same", async () => {
     const run = await heldRun();
     await end(app, run, "completed", "kept");
     await app.db.updateTable("sessions").set({ state: 4 }).where("id", "=", run.session).execute();
-    const first = await waitRun(app, run.runId, 0);
+    const first = await waitRun(app, operator, run.runId, 0);
     expect(first).toMatchObject({ reached: true, run: { reply: "kept" } });
-    expect(await waitRun(app, run.runId, 0)).toEqual(first);
+    expect(await waitRun(app, operator, run.runId, 0)).toEqual(first);
   });
 
   test("a run nobody knows is an error", async () => {
-    await expect(waitRun(app, randomUUID(), 20_000)).rejects.toMatchObject({ facts: { kind: "run_not_found" } });
+    await expect(waitRun(app, operator, randomUUID(), 20_000)).rejects.toMatchObject({
+      facts: { kind: "run_not_found" },
+    });
   });
 });
 

@@ -8,6 +8,7 @@ import { connectDatabase } from "../../src/store/connect.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { closeAfterFile } from "../support/close-after-file.ts";
 import { addRun, addRuns, addSession, append, delta, end, hold, note } from "../support/runs-by-hand.ts";
+import { operator } from "../support/session-tools.ts";
 
 let app: TestApp;
 beforeAll(async () => {
@@ -29,7 +30,7 @@ class Watcher {
 
   constructor(run: Pick<Run, "runId">, request: Partial<WatchRequest> = {}, on: App = app) {
     const full = { runId: run.runId, excludeDeltas: false, idleMs: 15_000, ...request };
-    this.#stream = watchRun(on, full, this.#leaving.signal);
+    this.#stream = watchRun(on, operator, full, this.#leaving.signal);
   }
 
   async next(): Promise<WatchFrame> {

@@ -2,12 +2,13 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { copyFile, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
+import { type AddressInfo, connect as connectTcp, createServer } from "node:net";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { releaseVersion } from "../../src/cli/version.ts";
 import { hasPostmaster, runCli, type ServingCli, serveCli, temporaryDirectory } from "../support/cli.ts";
+import { closeAfterFile } from "../support/close-after-file.ts";
 import { testDatabase } from "../support/database.ts";
 import { clientsOf, transportTo } from "../support/server.ts";
 
@@ -28,6 +29,22 @@ async function listKeys({ url }: ServingCli): Promise<string[]> {
   return sessions.map((session) => session.sessionKey);
 }
 
+/** Another way to the same database, and how many connections went it. */
+async function countingProxy(url: string): Promise<{ direct: string; connections(): number }> {
+  const target = new URL(url);
+  let count = 0;
+  const proxy = createServer((socket) => {
+    count++;
+    const onward = connectTcp({ host: target.hostname, port: Number(target.port) });
+    socket.on("error", () => onward.destroy()).pipe(onward);
+    onward.on("error", () => socket.destroy()).pipe(socket);
+  }).listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  closeAfterFile(async () => void proxy.close());
+  target.host = `127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  return { direct: target.href, connections: () => count };
+}
+
 describe("agentsessions serve", () => {
   it("keeps data in an embedded Postgres, says what to try, drains at SIGTERM, leaves nothing running, and goes on where it was", {
     timeout: 2 * slow,
@@ -41,6 +58,7 @@ describe("agentsessions serve", () => {
     );
     expect(lines[1]).toBe(`  grpcurl -plaintext ${address} list`);
     expect(lines[3]).toBe(`  grpcurl -plaintext ${address} agentsessions.v1.SessionService/ListSessions`);
+    expect(lines[4]).toMatch(/^Every program of this machine that calls without a credential is an operator/);
     const printed = /^ {2}grpcurl -plaintext -d '(.*)' \S+ (\S+)$/.exec(lines[2]!)!;
     const answer = await fetch(`${first.url}/${printed[2]}`, {
       method: "POST",
@@ -86,6 +104,25 @@ describe("agentsessions serve", () => {
     });
     expect(server.stderr).not.toContain("for your eyes only");
     expect(server.stderr + server.stdout).not.toMatch(/postgres:\/\//);
+  });
+
+  it("wants a credential of everyone when told, and warns when tokens would travel in clear text", {
+    timeout: slow,
+  }, async () => {
+    const config = await configFile("{ server: { auth: { required: true } } }");
+    const server = await serveCli(["--config", config, "--listen", "0.0.0.0:0"], { env: await onDatabase() });
+    expect(server.stdout).toContain('grpcurl -plaintext -H "authorization: Bearer $TOKEN" 0.0.0.0:');
+    expect(server.stdout).toContain("Callers must prove who they are; a token for you: agentsessions token create");
+    await expect.poll(() => server.stderr).toContain("travel in clear text");
+    await expect(listKeys(server)).rejects.toThrow("the credential is missing");
+  });
+
+  it("listens past the pooler of DATABASE_URL, at DATABASE_DIRECT_URL", { timeout: slow }, async () => {
+    const env = await onDatabase();
+    const { direct, connections } = await countingProxy(env["DATABASE_URL"]!);
+    const server = await serveCli([], { env: { ...env, DATABASE_DIRECT_URL: direct } });
+    expect(await listKeys(server)).toEqual([]);
+    expect(connections()).toBe(2);
   });
 
   it("does not change the schema of a database of yours unasked", { timeout: slow }, async () => {
@@ -174,9 +211,9 @@ describe("agentsessions serve does not start", () => {
     const dataDir = await temporaryDirectory();
     const run = runCli(["serve", "--listen", listen, "--data-dir", dataDir]);
     expect(await run.exit).toBe(2);
-    expect(run.stderr).toContain(
-      "Listen on a loopback address such as 127.0.0.1:50051, or set server.tls with clientCaFile",
-    );
+    expect(run.stderr).toContain("Listen on a loopback address such as 127.0.0.1:50051");
+    expect(run.stderr).toContain("put { server: { auth: { required: true } } } into the file of --config");
+    expect(run.stderr).toContain("agentsessions token create --role operator");
     expect(await hasPostmaster(dataDir)).toBe(false);
   });
 

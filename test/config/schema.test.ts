@@ -9,6 +9,7 @@ import {
   configuredAgentIds,
   defaultAgentId,
   defaultConfig,
+  isSandboxed,
   parseConfig,
 } from "../../src/config/schema.ts";
 
@@ -59,7 +60,7 @@ describe("parseConfig", () => {
     [{ sesion: {} }, "sesion", '"session"'],
     [{ server: { leaseSeconds: 1 } }, "server.leaseSeconds", '"runs.leaseSeconds"'],
     [{ agents: { list: [{ id: "a", modle: "m" }] } }, "agents.list[0].modle", '"model"'],
-    [{ server: { mode: "all" } }, "server.mode", '"agents.list[].sandbox.mode"'],
+    [{ server: { mode: "all" } }, "server.mode", '"agents.defaults.sandbox.mode"'],
     [{ retention: { zzz: 1 } }, "retention.zzz", "endedRunDays, deltaMinutes, requestHours"],
   ])("says which key was meant: %j", (value, path, meant) => {
     expect(oneProblem(value)[0]).toBe(path);
@@ -116,6 +117,35 @@ describe("agents", () => {
     });
     expect(agentConfig(config, "c")).toBeUndefined();
     expect(configuredAgentIds(config)).toEqual(["a", "b"]);
+  });
+});
+
+describe("tools", () => {
+  it("lets agents see their own tree, and no agent another one, unless it says otherwise (S8.1, S8.2)", () => {
+    expect(defaultConfig().tools).toEqual({
+      sessions: { visibility: "tree" },
+      agentToAgent: { enabled: false, allow: ["*"] },
+    });
+  });
+
+  it.each(["agent:otter", "agent:otter:main", "", "Otter", "ot ter", ".*", "-otter"])(
+    "C122: refuses the agent pattern %j",
+    (bad) => {
+      const [path, value, expected] = oneProblem({ tools: { agentToAgent: { allow: ["nova", bad] } } });
+      expect([path, value]).toEqual(["tools.agentToAgent.allow[1]", bad]);
+      expect(expected).toContain("no session key");
+    },
+  );
+
+  it("runs an agent in a sandbox as it says itself, else as the defaults say, and any other agent too", () => {
+    const config = parseConfig({
+      agents: {
+        defaults: { sandbox: { mode: "all" } },
+        list: [{ id: "a" }, { id: "b", sandbox: { mode: "off" } }, { id: "c", sandbox: {} }],
+      },
+    });
+    expect(["a", "b", "c", "unheard-of"].map((id) => isSandboxed(config, id))).toEqual([true, false, true, true]);
+    expect(config.agents.defaults.sandbox.sessionToolsVisibility).toBe("spawned");
   });
 });
 

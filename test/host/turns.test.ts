@@ -26,6 +26,7 @@ const agentIds = ["nova", "otter", "quill", "ember", "lark"];
 const config = parseConfig({
   server: { drainNoticeMs: 0, drainGraceSeconds: 1 },
   agents: { list: agentIds.map((id) => ({ id })) },
+  tools: { sessions: { visibility: "all" }, agentToAgent: { enabled: true } },
 });
 
 let app: TestApp;

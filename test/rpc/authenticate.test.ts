@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { HostService } from "#gen/agentsessions/v1/host_service_pb.js";
 import { RunService } from "#gen/agentsessions/v1/run_service_pb.js";
 import { SessionService } from "#gen/agentsessions/v1/session_service_pb.js";
-import { hashRunToken } from "../../src/app/run-token.ts";
+import { hashCredential } from "../../src/app/hash-credential.ts";
 import { callerName, type SessionPrincipal } from "../../src/domain/principal.ts";
 import { startServer, UnprotectedAddressError } from "../../src/server.ts";
 import { type TestApp, testApp } from "../support/app.ts";
@@ -73,7 +73,7 @@ describe("without a credential", () => {
       await expect(start(host)).rejects.toThrow(UnprotectedAddressError);
     }
     await expect(start("0.0.0.0")).rejects.toThrow(
-      /Listen on a loopback address .* or set server\.tls with clientCaFile/,
+      /Listen on a loopback address .* required: true .* token create .* or set server\.tls with clientCaFile/,
     );
   });
 });
@@ -109,7 +109,7 @@ describe("a run token", () => {
       typeof value === "bigint" ? `${value}` : value,
     );
     expect(text).not.toContain(run.runToken);
-    expect(rows.some((row) => row.run_token_hash?.equals(hashRunToken(run.runToken)))).toBe(true);
+    expect(rows.some((row) => row.run_token_hash?.equals(hashCredential(run.runToken)))).toBe(true);
     await server.clients().hosts.completeRun({ runId: run.run!.runId, leaseToken: run.leaseToken });
   });
 });

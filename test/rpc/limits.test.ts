@@ -24,7 +24,11 @@ describe("C160: the size of a request", () => {
 
   it.each(transportKinds)("over %s is limited, and a call after it works", async (kind) => {
     const { sessions } = server.clients(kind);
-    expect(await refusalOf(sessions.sendMessage(send("x".repeat(limit))))).toMatchObject({ code: "ResourceExhausted" });
+    expect(await refusalOf(sessions.sendMessage(send("x".repeat(limit))))).toMatchObject({
+      code: "ResourceExhausted",
+      reason: "REQUEST_TOO_LARGE",
+      metadata: { limit: String(limit) },
+    });
     expect(await refusalOf(sessions.sendMessage(send("x".repeat(1024 * 1024 + 1))))).toMatchObject({
       reason: "FIELD_INVALID",
       fields: { message: "must be at most 1048576 bytes" },
@@ -40,7 +44,10 @@ describe("C160: the size of a request", () => {
       headers: { "content-type": "application/proto", "content-encoding": "gzip" },
       body: bomb,
     });
-    expect(await answer.json()).toMatchObject({ code: "resource_exhausted" });
+    expect(await answer.json()).toMatchObject({
+      code: "resource_exhausted",
+      message: expect.stringContaining("server.maxRequestBytes"),
+    });
   });
 
   it("only gzip is spoken", async () => {
@@ -127,6 +134,36 @@ describe("a connection", () => {
     const socket = connectTcp(port, "127.0.0.1");
     socket.write("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
     await closing(socket);
+  });
+
+  it("that never ends its HTTP/2 body loses the stream alone; one that waits for a long answer does not", async () => {
+    const port = await listen({
+      headersTimeoutMs: 100,
+      requestTimeoutMs: 200,
+      handler: (request, response) => {
+        request.resume();
+        // A conversation: answers before the request has ended.
+        if (request.url === "/talk" && "stream" in response) response.write("a");
+        if (request.url === "/long") request.once("end", () => setTimeout(() => response.end("late"), 400));
+      },
+    });
+    const client = http2.connect(`http://127.0.0.1:${port}`);
+    const post = (path: string) => client.request({ ":method": "POST", ":path": path });
+    const [slow, long, talk] = [post("/slow"), post("/long"), post("/talk")];
+    slow.write("abc");
+    long.end("abc");
+    talk.write("abc");
+    let talkClosed = false;
+    talk.once("close", () => {
+      talkClosed = true;
+    });
+    slow.on("error", () => {});
+    await new Promise((resolve) => slow.once("close", resolve));
+    expect(slow.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
+    const answer = await new Promise((resolve) => long.once("data", (data: Buffer) => resolve(data.toString())));
+    expect(answer).toBe("late");
+    expect(talkClosed).toBe(false);
+    client.destroy();
   });
 
   it("C180: that is frozen is dropped by the server's pings; one that answers stays", async () => {

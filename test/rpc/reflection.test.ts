@@ -44,6 +44,7 @@ describe.each([
     expect(answer).toMatchObject({
       value: {
         service: [
+          "agentsessions.v1.AdminService",
           "agentsessions.v1.HostService",
           "agentsessions.v1.RunService",
           "agentsessions.v1.SessionService",
@@ -103,7 +104,7 @@ describe.each([
   });
 });
 
-it("the committed descriptors are those of the generated code; else run `npx buf build --as-file-descriptor-set -o gen/descriptors.binpb`", () => {
+it("the committed descriptors are those of the generated code; else run `npm run generate`", () => {
   const registry = readDescriptors();
   const bytesOf = (file: DescFile | undefined) => {
     if (file === undefined) return undefined;

@@ -7,7 +7,7 @@ import type { App } from "../../src/app/context.ts";
 import { getRun } from "../../src/app/get-run.ts";
 import { end } from "../support/runs-by-hand.ts";
 import { quickDrain, type TestClients, testServer } from "../support/server.ts";
-import { addMessages, addSession, fleet, partsOf, say } from "../support/session-tools.ts";
+import { addMessages, addSession, fleet, operator, partsOf, say } from "../support/session-tools.ts";
 
 let app: App;
 let client: TestClients["sessions"];
@@ -132,7 +132,7 @@ describe("SendMessage", () => {
     expect(accepted.outcome).toBe(SendOutcome.ACCEPTED);
     const expired = await client.sendMessage({ ...request, waitTimeout: { nanos: 10_000_000 } });
     expect(expired).toMatchObject({ outcome: SendOutcome.EXPIRED, deduplicated: true });
-    const run = await getRun(app, accepted.run!.runId);
+    const run = await getRun(app, operator, accepted.run!.runId);
     await end(app, run, "completed", "pong");
     const completed = await client.sendMessage(request);
     expect(completed).toMatchObject({ outcome: SendOutcome.COMPLETED, reply: "pong", run: { runId: run.runId } });

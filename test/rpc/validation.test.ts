@@ -45,10 +45,14 @@ describe.each(transportKinds)("over %s", (kind) => {
   });
 
   it("U+0000 is refused wherever it stands: no database row could hold it", async () => {
-    const { sessions, hosts } = server.clients(kind);
+    const { sessions, hosts, runs } = server.clients(kind);
     const send = { requestId: randomUUID(), session: "agent:main:main", message: "a\0b", waitTimeout: { seconds: 0n } };
     expect((await refusalOf(sessions.sendMessage(send))).fields).toEqual({
       message: "must not contain the character U+0000",
+    });
+    const cancel = { requestId: randomUUID(), runId: randomUUID(), reason: "a\0b" };
+    expect((await refusalOf(runs.cancelRun(cancel))).fields).toEqual({
+      reason: "must not contain the character U+0000",
     });
     const toolCall = { toolCallId: "c", name: "t", arguments: { deep: [{ key: "\0" }] } };
     const refusal = await refusalOf(

@@ -41,6 +41,21 @@ test("DATABASE_URL goes first, and is not repeated when it is wrong", async () =
   await expect(wrong).rejects.not.toThrow(/secret/);
 });
 
+test("DATABASE_DIRECT_URL leads past a pooler, and says nothing without DATABASE_URL", async () => {
+  const both = { databaseUrl: "postgres://pooler/db", directUrl: "postgres://host/db" };
+  const locate = (urls: { databaseUrl?: string; directUrl?: string }) =>
+    locateDatabase({ databaseUrl: undefined, ...urls, dataDir: "/nonexistent", log: silentLog });
+  expect(await locate(both)).toMatchObject({ url: both.databaseUrl, directUrl: both.directUrl });
+  expect(await locate({ ...both, directUrl: "" })).toMatchObject({
+    url: both.databaseUrl,
+    directUrl: both.databaseUrl,
+  });
+  await expect(locate({ ...both, directUrl: "x:secret" })).rejects.toThrow(/^DATABASE_DIRECT_URL does not start with/);
+  await expect(locate({ directUrl: both.directUrl })).rejects.toThrow(
+    "DATABASE_DIRECT_URL is set without DATABASE_URL",
+  );
+});
+
 test("without DATABASE_URL a database is run in the data directory", async () => {
   const located = await locateDatabase({ databaseUrl: "", dataDir: await newDirectory(), log: silentLog });
   expect(located.source).toBe("embedded");

@@ -7,8 +7,8 @@ import { heldRunsStatement, lostLeasesStatement, overdueRunsStatement } from "..
 import {
   agentsWithReadyRunsStatement,
   claimStatement,
-  countOpenStatement,
   enqueueStatement,
+  openRunsIn,
   promoteStatement,
 } from "../../src/store/run-queue.ts";
 import { testDatabase } from "../support/database.ts";
@@ -131,11 +131,12 @@ test("promoting in a lane without waiting runs reads no other lane", async () =>
 
 test("enqueueing and counting read the lane's open runs alone", async () => {
   const session = { id: 3000n, agentId: "agent0" } as Session;
-  const run = { runId: randomUUID(), session, inputMessageId: randomUUID(), runTimeoutMs: 0 };
-  const enqueue = await explain(enqueueStatement({ ...run, provenance: { kind: "external_user" } }, now));
+  const input = { messageId: randomUUID(), parts: [] };
+  const run = { runId: randomUUID(), session, input, runTimeoutMs: 0, provenance: { kind: "external_user" } as const };
+  const enqueue = await explain(enqueueStatement(run, { limit: 100, heardSince: now }, now));
   expect(enqueue.sequential).toBe(false);
-  expect(enqueue.touched).toBeLessThan(10);
-  const count = await explain(countOpenStatement(3000n, 100));
+  expect(enqueue.touched).toBeLessThan(110);
+  const count = await explain(openRunsIn(3000n, 100));
   expect(count.sequential).toBe(false);
   expect(count.touched).toBeLessThan(110);
 });

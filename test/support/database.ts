@@ -28,6 +28,15 @@ export async function testDatabase(options: { empty?: boolean } = {}): Promise<T
   return { db, url: url.href };
 }
 
+/** Ends every connection of a database and lets no new ones in, until the function it returns is called. */
+export async function blockDatabase({ url }: TestDatabase): Promise<() => Promise<void>> {
+  const serverUrl = inject("serverUrl");
+  const name = new URL(url).pathname.slice(1);
+  await execute(serverUrl, `alter database ${name} with allow_connections false`);
+  await execute(serverUrl, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
+  return () => execute(serverUrl, `alter database ${name} with allow_connections true`);
+}
+
 async function execute(url: string, statement: string): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();

@@ -25,8 +25,9 @@ export function addRun(app: App, session: Session, from?: Session): Promise<Run>
     : ({ kind: "external_user" } as const);
   return inTransaction(app.db, async (tx) => {
     await lockSession(tx, session.id);
-    const run = { runId: randomUUID(), session, inputMessageId: randomUUID(), provenance, runTimeoutMs: 0 };
-    return enqueueRun(tx, run, app.clock.now());
+    const input = { messageId: randomUUID(), parts: [{ type: "text", text: "hello" }] } as const;
+    const run = { runId: randomUUID(), session, input, provenance, runTimeoutMs: 0 };
+    return (await enqueueRun(tx, run, { limit: 1000, heardSince: new Date(0) }, app.clock.now())).run;
   });
 }
 

@@ -9,7 +9,6 @@ import type { Principal } from "../../src/domain/principal.ts";
 import type { Run } from "../../src/domain/run.ts";
 import type { HostEvent, HostMessage, RunEvent } from "../../src/domain/run-event.ts";
 import type { Session } from "../../src/domain/session.ts";
-import { appendMessages } from "../../src/store/messages.ts";
 import { readEvents } from "../../src/store/run-event-reads.ts";
 import { enqueueRun, type NewRun } from "../../src/store/run-queue.ts";
 import { findRun } from "../../src/store/runs.ts";
@@ -40,22 +39,17 @@ export async function addRun(
   fields: Partial<NewRun> & { text?: string } = {},
 ): Promise<Run> {
   const { text = "hello", ...settings } = fields;
-  const messageId = randomUUID();
   const run = await inTransaction(app.db, async (tx) => {
-    const locked = await lockSession(tx, session.id);
-    const provenance = { kind: "external_user" } as const;
     const fresh = {
       runId: app.ids.uuid(),
-      session: locked,
-      inputMessageId: messageId,
-      provenance,
+      session: await lockSession(tx, session.id),
+      input: { messageId: randomUUID(), parts: [{ type: "text" as const, text }] },
+      provenance: { kind: "external_user" as const },
       runTimeoutMs: 0,
       ...settings,
     };
-    const stored = await enqueueRun(tx, fresh, app.clock.now());
-    const input = { messageId, role: "user", parts: [{ type: "text", text }], run: stored.id } as const;
-    await appendMessages(tx, locked, [input], app.clock.now());
-    return stored;
+    const limit = app.config.runs.maxQueuedPerSession;
+    return (await enqueueRun(tx, fresh, { limit, heardSince: new Date(0) }, app.clock.now())).run;
   });
   app.wakeups.publish([`agent:${run.agentId}`]);
   return run;
@@ -75,6 +69,7 @@ export class TestHost {
   ask(request: Partial<ClaimRequest> = {}): Promise<ClaimAnswer> {
     const { hostId, instanceId } = this;
     return claimRuns(this.app, {
+      principal: operator,
       requestId: randomUUID(),
       hostId,
       instanceId,

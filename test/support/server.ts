@@ -1,5 +1,6 @@
 import { type Client, createClient, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import { AdminService } from "#gen/agentsessions/v1/admin_service_pb.js";
 import { HostService } from "#gen/agentsessions/v1/host_service_pb.js";
 import { RunService } from "#gen/agentsessions/v1/run_service_pb.js";
 import { SessionService } from "#gen/agentsessions/v1/session_service_pb.js";
@@ -28,6 +29,7 @@ export interface TestClients {
   readonly sessions: Client<typeof SessionService>;
   readonly runs: Client<typeof RunService>;
   readonly hosts: Client<typeof HostService>;
+  readonly admin: Client<typeof AdminService>;
   readonly health: Client<typeof Health>;
 }
 
@@ -37,12 +39,18 @@ export interface TestServer {
   readonly address: ListenAddress;
   /** The server's own: its `draining` aborts when the server closes. */
   readonly app: App;
-  clients(kind?: TransportKind, options?: { token?: string }): TestClients;
+  clients(kind?: TransportKind, credentials?: Credentials): TestClients;
   /** Another server on the same database, with connections, wake-ups and a signal of its own. */
   startReplica(): Promise<TestServer>;
   replaceCertificates(tls: TlsMaterial): void;
   /** Drains and stops; also done after the test file. Returns the number of connections cut. */
   close(): Promise<number>;
+}
+
+export interface Credentials {
+  readonly token?: string;
+  /** Session an operator acts as. */
+  readonly actAs?: string;
 }
 
 export interface TestServerOptions {
@@ -82,6 +90,7 @@ export function clientsOf(transport: Transport): TestClients {
     sessions: createClient(SessionService, transport),
     runs: createClient(RunService, transport),
     hosts: createClient(HostService, transport),
+    admin: createClient(AdminService, transport),
     health: createClient(Health, transport),
   };
 }
@@ -89,10 +98,11 @@ export function clientsOf(transport: Transport): TestClients {
 export function transportTo(
   baseUrl: string,
   kind: TransportKind = "grpc",
-  { token }: { token?: string } = {},
+  { token, actAs }: Credentials = {},
 ): Transport {
   const authorize: Interceptor = (next) => (request) => {
     if (token !== undefined) request.header.set("authorization", `Bearer ${token}`);
+    if (actAs !== undefined) request.header.set("agentsessions-act-as", actAs);
     return next(request);
   };
   const options = { baseUrl, interceptors: [authorize] };

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { App } from "../../src/app/context.ts";
-import { type SendMessageInput, type SendMessageResult, sendMessage } from "../../src/app/send-message.ts";
+import { type SendMessageInput, type SentMessage, sendMessage } from "../../src/app/send-message.ts";
 import { type Config, parseConfig } from "../../src/config/schema.ts";
 import type { Message, Part } from "../../src/domain/message.ts";
 import type { Principal } from "../../src/domain/principal.ts";
@@ -17,6 +17,12 @@ export const operator: Principal = { role: "operator", name: "tests" };
 
 export const fleet: Config = parseConfig({
   agents: { list: [{ id: "nova", default: true }, { id: "otter" }, { id: "quill" }] },
+});
+
+/** The same agents, each in reach of the others. */
+export const openFleet: Config = parseConfig({
+  ...fleet,
+  tools: { sessions: { visibility: "all" }, agentToAgent: { enabled: true } },
 });
 
 /** A tool call made during a run of `session`. */
@@ -57,13 +63,12 @@ export function texts(messages: readonly Message[] | undefined): string[] {
 }
 
 export type SendFields = Partial<SendMessageInput> & Pick<SendMessageInput, "session">;
-export type Sent = Extract<SendMessageResult, { validated: false }>;
 
 /** Sends as the operator and does not wait, unless told otherwise. */
-export async function send(app: App, fields: SendFields): Promise<Sent> {
+export async function send(app: App, fields: SendFields): Promise<SentMessage> {
   const input = { principal: operator, requestId: randomUUID(), message: "hello", waitTimeoutMs: 0, ...fields };
   const result = await sendMessage(app, input);
-  if (result.validated) throw new Error("only validated");
+  if (result.validated || result.outcome === "command") throw new Error("nothing was sent");
   return result;
 }
 

@@ -7,8 +7,11 @@ import { type AgentHost, createAgentHost } from "../../host/index.ts";
 import { runCli, startServerProcess } from "./server-process.ts";
 import type { Stage, StageServer, Story } from "./story.ts";
 
-/** Agents that stories may use; `main` is the default one. */
-const CONFIG = { agents: { list: [{ id: "main", default: true }, { id: "nova" }, { id: "otter" }] } };
+/** Agents that stories may use; `main` is the default one. By default none would reach another one's sessions. */
+const CONFIG = {
+  agents: { list: [{ id: "main", default: true }, { id: "nova" }, { id: "otter" }] },
+  tools: { sessions: { visibility: "all" }, agentToAgent: { enabled: true, allow: ["nova", "otter"] } },
+};
 
 /** Where stories are played: one server for all of them. */
 export interface Theatre {

@@ -69,6 +69,7 @@ const errorCodes: Readonly<Record<RunErrorCode, RunError_Code>> = {
   provider: RunError_Code.PROVIDER,
   host_lost: RunError_Code.HOST_LOST,
   deadline: RunError_Code.DEADLINE,
+  send_denied: RunError_Code.SEND_DENIED,
 };
 
 export function toRunErrorMessage(error: RunError): MessageInitShape<typeof RunErrorSchema> {

@@ -9,6 +9,10 @@ import { toRunMessage } from "./run.ts";
 
 export function toSendResponse(result: SendMessageResult): MessageInitShape<typeof SendMessageResponseSchema> {
   if (result.validated) return { outcome: WireOutcome.UNSPECIFIED };
+  if (result.outcome === "command") {
+    const { deduplicated, detail } = result;
+    return { outcome: WireOutcome.COMMAND, deduplicated, detail };
+  }
   return {
     run: toRunMessage(result.run),
     outcome: wireOutcomes[result.outcome],

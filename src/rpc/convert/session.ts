@@ -7,6 +7,7 @@ import {
   SendPolicyOverride as WireSendPolicy,
   SessionState as WireState,
 } from "#gen/agentsessions/v1/session_pb.js";
+import { SessionVisibility as WireVisibility } from "#gen/agentsessions/v1/session_service_pb.js";
 import {
   type DeliveryRoute,
   etagOf,
@@ -17,6 +18,7 @@ import {
 import { channelOf } from "../../domain/session-channel.ts";
 import type { ChatType, SessionKind } from "../../domain/session-key.ts";
 import { transcriptPath } from "../../domain/transcript-path.ts";
+import type { Visibility } from "../../domain/visibility.ts";
 import { toTranscriptMessage } from "./message.ts";
 import { toTimestamp } from "./time.ts";
 
@@ -126,6 +128,17 @@ const wireSendPolicies: Readonly<Record<SendPolicyOverride, WireSendPolicy>> = {
   allow: WireSendPolicy.ALLOW,
   deny: WireSendPolicy.DENY,
 };
+
+const wireVisibilities: Readonly<Record<Visibility, WireVisibility>> = {
+  self: WireVisibility.SELF,
+  tree: WireVisibility.TREE,
+  agent: WireVisibility.AGENT,
+  all: WireVisibility.ALL,
+};
+
+export function toSessionVisibility(visibility: Visibility | undefined): WireVisibility {
+  return visibility === undefined ? WireVisibility.UNSPECIFIED : wireVisibilities[visibility];
+}
 
 /** Undefined for "inherit". */
 export function toSendPolicyOverride(wire: WireSendPolicy): SendPolicyOverride | undefined {

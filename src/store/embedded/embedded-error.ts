@@ -6,5 +6,5 @@ export class EmbeddedError extends Error {
   }
 }
 
-export const orUrl =
+const orUrl =
   "To use a Postgres of your own (15 or newer), set DATABASE_URL, for example DATABASE_URL=postgres://user:password@host/database";

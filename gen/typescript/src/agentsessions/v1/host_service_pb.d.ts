@@ -115,13 +115,6 @@ export declare type HostAgent = Message<"agentsessions.v1.HostAgent"> & {
    * @generated from field: string agent_id = 1;
    */
   agentId: string;
-
-  /**
-   * Runs of it at once; 0 = no limit of its own.
-   *
-   * @generated from field: int32 max_concurrent_runs = 2;
-   */
-  maxConcurrentRuns: number;
 };
 
 /**
@@ -136,13 +129,6 @@ export declare type HostAgentJson = {
    * @generated from field: string agent_id = 1;
    */
   agentId?: string;
-
-  /**
-   * Runs of it at once; 0 = no limit of its own.
-   *
-   * @generated from field: int32 max_concurrent_runs = 2;
-   */
-  maxConcurrentRuns?: number;
 };
 
 /**

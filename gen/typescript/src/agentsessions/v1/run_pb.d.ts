@@ -642,6 +642,13 @@ export enum RunError_Code {
    * @generated from enum value: CODE_DEADLINE = 6;
    */
   DEADLINE = 6,
+
+  /**
+   * The send policy of the session denied the run when it was about to start (S7.3). The agent was not asked.
+   *
+   * @generated from enum value: CODE_SEND_DENIED = 7;
+   */
+  SEND_DENIED = 7,
 }
 
 /**
@@ -649,7 +656,7 @@ export enum RunError_Code {
  *
  * @generated from enum agentsessions.v1.RunError.Code
  */
-export declare type RunError_CodeJson = "CODE_UNSPECIFIED" | "CODE_AGENT" | "CODE_RATE_LIMITED" | "CODE_INVALID_REQUEST" | "CODE_PROVIDER" | "CODE_HOST_LOST" | "CODE_DEADLINE";
+export declare type RunError_CodeJson = "CODE_UNSPECIFIED" | "CODE_AGENT" | "CODE_RATE_LIMITED" | "CODE_INVALID_REQUEST" | "CODE_PROVIDER" | "CODE_HOST_LOST" | "CODE_DEADLINE" | "CODE_SEND_DENIED";
 
 /**
  * Describes the enum agentsessions.v1.RunError.Code.
@@ -658,6 +665,8 @@ export declare const RunError_CodeSchema: GenEnum<RunError_Code, RunError_CodeJs
 
 /**
  * One durable event of a run (S9.4). Events of a run are dense: sequence n+1 follows n.
+ * A calling session that reads a run of another session gets no text deltas, and secrets in everything else masked: a secret
+ * split over two deltas would escape the mask. The final reply tells the text (S4.4).
  *
  * @generated from message agentsessions.v1.RunEvent
  */
@@ -757,6 +766,8 @@ export declare type RunEvent = Message<"agentsessions.v1.RunEvent"> & {
 
 /**
  * One durable event of a run (S9.4). Events of a run are dense: sequence n+1 follows n.
+ * A calling session that reads a run of another session gets no text deltas, and secrets in everything else masked: a secret
+ * split over two deltas would escape the mask. The final reply tells the text (S4.4).
  *
  * @generated from message agentsessions.v1.RunEvent
  */

@@ -487,6 +487,13 @@ export declare type ListMessagesResponse = Message<"agentsessions.v1.ListMessage
    * @generated from field: string session_id = 10;
    */
   sessionId: string;
+
+  /**
+   * Whether secrets in these messages were masked, because the caller is another session (S4.4). raw_json is left out then, in every view.
+   *
+   * @generated from field: bool content_redacted = 11;
+   */
+  contentRedacted: boolean;
 };
 
 /**
@@ -564,6 +571,13 @@ export declare type ListMessagesResponseJson = {
    * @generated from field: string session_id = 10;
    */
   sessionId?: string;
+
+  /**
+   * Whether secrets in these messages were masked, because the caller is another session (S4.4). raw_json is left out then, in every view.
+   *
+   * @generated from field: bool content_redacted = 11;
+   */
+  contentRedacted?: boolean;
 };
 
 /**
@@ -683,7 +697,7 @@ export declare const SendMessageRequestSchema: GenMessage<SendMessageRequest, {j
  */
 export declare type SendMessageResponse = Message<"agentsessions.v1.SendMessageResponse"> & {
   /**
-   * The run that answers the message.
+   * The run that answers the message. Absent for SEND_OUTCOME_COMMAND.
    *
    * @generated from field: agentsessions.v1.Run run = 1;
    */
@@ -725,7 +739,7 @@ export declare type SendMessageResponse = Message<"agentsessions.v1.SendMessageR
  */
 export declare type SendMessageResponseJson = {
   /**
-   * The run that answers the message.
+   * The run that answers the message. Absent for SEND_OUTCOME_COMMAND.
    *
    * @generated from field: agentsessions.v1.Run run = 1;
    */
@@ -1627,7 +1641,7 @@ export enum MessageView {
   BOUNDED = 1,
 
   /**
-   * Everything as stored, raw_json included; the page ends early before 4 MiB.
+   * Everything as stored, raw_json included; the page ends early before 4 MiB. To other sessions secrets are masked and raw_json is left out.
    *
    * @generated from enum value: MESSAGE_VIEW_FULL = 2;
    */
@@ -1686,6 +1700,14 @@ export enum SendOutcome {
    * @generated from enum value: SEND_OUTCOME_FAILED = 4;
    */
   FAILED = 4,
+
+  /**
+   * The message was an owner's command, "/send on", "/send off" or "/send inherit", and did not go to the agent: the send policy
+   * override of the session is set, `detail` says to what. There is no run (S7.2).
+   *
+   * @generated from enum value: SEND_OUTCOME_COMMAND = 5;
+   */
+  COMMAND = 5,
 }
 
 /**
@@ -1693,7 +1715,7 @@ export enum SendOutcome {
  *
  * @generated from enum agentsessions.v1.SendOutcome
  */
-export declare type SendOutcomeJson = "SEND_OUTCOME_UNSPECIFIED" | "SEND_OUTCOME_ACCEPTED" | "SEND_OUTCOME_COMPLETED" | "SEND_OUTCOME_EXPIRED" | "SEND_OUTCOME_FAILED";
+export declare type SendOutcomeJson = "SEND_OUTCOME_UNSPECIFIED" | "SEND_OUTCOME_ACCEPTED" | "SEND_OUTCOME_COMPLETED" | "SEND_OUTCOME_EXPIRED" | "SEND_OUTCOME_FAILED" | "SEND_OUTCOME_COMMAND";
 
 /**
  * Describes the enum agentsessions.v1.SendOutcome.
@@ -1746,6 +1768,8 @@ export declare const SessionService: GenService<{
    * Sends a message into a session and, unless wait_timeout is 0, waits for the run it starts (S5).
    * The message and its run are stored before any answer leaves. Running out of time is an outcome, not an error; the run goes on.
    * A disconnect never cancels: repeat with the same request_id to join the same run (S5.4).
+   * Refused with PERMISSION_DENIED / SEND_POLICY_DENIED where the send policy denies the session, whoever sends (S7), and with
+   * FAILED_PRECONDITION / WAIT_CYCLE when a session would wait for itself, directly or through others; then nothing is stored (S5.10).
    *
    * @generated from rpc agentsessions.v1.SessionService.SendMessage
    */

@@ -1,0 +1,115 @@
+import { AppError } from "../domain/errors.ts";
+import type { Principal, SessionPrincipal } from "../domain/principal.ts";
+import { isInScope } from "../domain/visibility.ts";
+import { findWaitCycle } from "../domain/wait-cycle.ts";
+import type { Tx } from "../store/database.ts";
+import { findSessionById } from "../store/sessions.ts";
+import { inTransaction } from "../store/transaction.ts";
+import { deleteWait, insertWait, lockWaits, renewWaits } from "../store/waits.ts";
+import type { App } from "./context.ts";
+import { scopeOf } from "./scope.ts";
+
+/** Life of a wait that is not renewed: how long one of a process that died still counts. */
+const waitLifeMs = 15_000;
+const renewEveryMs = waitLifeMs / 3;
+
+/**
+ * Runs `wait` while the calling session counts as waiting for a run of `target` (S5.10). Refused at once with wait_cycle,
+ * before `wait` is called, when the target is the caller itself (C6), or waits for it already, directly or through others
+ * (C148): of waits that would close a cycle together the last to register is refused, on whatever replica. Callers that
+ * are no session hold nothing up and wait freely.
+ */
+export async function holdWait<T>(app: App, principal: Principal, target: bigint, wait: () => Promise<T>): Promise<T> {
+  if (principal.role !== "session") return wait();
+  refuseWaitOnOneself(principal, target);
+  const waitId = await registerWait(app, principal, target);
+  const renewer = renewerOf(app);
+  renewer.keep(waitId);
+  try {
+    return await wait();
+  } finally {
+    renewer.forget(waitId);
+    await deleteWait(app.db, waitId).catch((err: unknown) =>
+      app.log.warn({ err }, "a wait that is over expires by itself"),
+    );
+  }
+}
+
+/** Fails with wait_cycle when a session would wait for its own turn to end (C6). */
+export function refuseWaitOnOneself(principal: Principal, target: bigint): void {
+  if (principal.role !== "session" || principal.session !== target) return;
+  throw new AppError({ kind: "wait_cycle", cycle: [principal.sessionKey, principal.sessionKey] });
+}
+
+/** In a short transaction of its own, one at a time in the whole service, so that two waits cannot miss each other. */
+async function registerWait(app: App, principal: SessionPrincipal, target: bigint): Promise<string> {
+  const waitId = app.ids.uuid();
+  await inTransaction(app.db, async (tx) => {
+    await lockWaits(tx);
+    const now = app.clock.now();
+    const wait = { waitId, waiter: principal.session, target, expiresAt: expiryFrom(now) };
+    const cycle = findWaitCycle(await insertWait(tx, wait, now), principal.session, target);
+    if (cycle !== undefined)
+      throw new AppError({ kind: "wait_cycle", cycle: await nameSessions(app, tx, principal, cycle) });
+  });
+  return waitId;
+}
+
+/** Keys of the sessions in a cycle; one the caller may not see goes without its name (S8.5). */
+async function nameSessions(app: App, tx: Tx, principal: SessionPrincipal, ids: readonly bigint[]): Promise<string[]> {
+  const scope = scopeOf(app, principal);
+  const names: string[] = [];
+  for (const id of ids) {
+    const session = await findSessionById(tx, id);
+    names.push(session !== undefined && isInScope(scope, session) ? session.sessionKey : "(another session)");
+  }
+  return names;
+}
+
+function expiryFrom(now: Date): Date {
+  return new Date(now.getTime() + waitLifeMs);
+}
+
+const renewers = new WeakMap<App, WaitRenewer>();
+
+function renewerOf(app: App): WaitRenewer {
+  let renewer = renewers.get(app);
+  if (!renewer) {
+    renewer = new WaitRenewer(app);
+    renewers.set(app, renewer);
+  }
+  return renewer;
+}
+
+/**
+ * Renews all waits of this process in one statement. One that was not renewed in time, because the database was away, counts
+ * again from then on without another look for cycles: a cycle missed that way ends at the waits' own limits.
+ */
+class WaitRenewer {
+  readonly #app: App;
+  readonly #waitIds = new Set<string>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(app: App) {
+    this.#app = app;
+  }
+
+  keep(waitId: string): void {
+    this.#waitIds.add(waitId);
+    this.#timer ??= setInterval(() => void this.#renew(), renewEveryMs);
+  }
+
+  forget(waitId: string): void {
+    this.#waitIds.delete(waitId);
+    if (this.#waitIds.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  async #renew(): Promise<void> {
+    const { db, clock, log } = this.#app;
+    await renewWaits(db, [...this.#waitIds], expiryFrom(clock.now())).catch((err: unknown) =>
+      log.warn({ err }, "waits could not be renewed"),
+    );
+  }
+}

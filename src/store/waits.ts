@@ -1,0 +1,69 @@
+import { sql } from "kysely";
+import type { WaitEdge } from "../domain/wait-cycle.ts";
+import type { Db, Tx } from "./database.ts";
+
+/*
+ * Which session waits for a run of which other one, while the wait lasts. Rows are hints with a short life: they find
+ * cycles (S5.10) and nothing else depends on them, so no write here waits for the disk.
+ */
+
+/** One for all waits of a database. */
+const registrationLock = 0x77616974;
+
+/** Lets one wait register at a time until the transaction ends. A statement of its own: the next one sees all earlier waits. */
+export async function lockWaits(tx: Tx): Promise<void> {
+  await sql`select set_config('synchronous_commit', 'off', true), pg_advisory_xact_lock(${registrationLock})`.execute(
+    tx,
+  );
+}
+
+export interface NewWait {
+  readonly waitId: string;
+  readonly waiter: bigint;
+  readonly target: bigint;
+  readonly expiresAt: Date;
+}
+
+/**
+ * Adds a wait and returns the live ones that follow from its target: who that waits for, and they in turn. The walk is
+ * bounded by the sessions that wait; none is visited twice.
+ */
+export async function insertWait(tx: Tx, wait: NewWait, now: Date): Promise<WaitEdge[]> {
+  const { rows } = await sql<{ waiter: bigint; target: bigint }>`
+    with recursive reached (session) as (
+      select ${wait.target}::bigint
+      union
+      select w.target_session from reached join waits w on w.waiter_session = reached.session where w.expires_at > ${now}
+    ), added as (
+      insert into waits (wait_id, waiter_session, target_session, expires_at)
+      values (${wait.waitId}::uuid, ${wait.waiter}, ${wait.target}, ${wait.expiresAt})
+    )
+    select distinct w.waiter_session as waiter, w.target_session as target
+    from reached join waits w on w.waiter_session = reached.session where w.expires_at > ${now}`.execute(tx);
+  return rows;
+}
+
+/** Keeps waits alive. */
+export async function renewWaits(db: Db, waitIds: readonly string[], expiresAt: Date): Promise<void> {
+  await sql`
+    with ${lazily}
+    update waits set expires_at = ${expiresAt} from lazily where wait_id = any(${waitIds}::uuid[])`.execute(db);
+}
+
+export async function deleteWait(db: Db, waitId: string): Promise<void> {
+  await sql`
+    with ${lazily}
+    delete from waits using lazily where wait_id = ${waitId}::uuid`.execute(db);
+}
+
+/** A statement that joins this commits without waiting for the disk. */
+const lazily = sql`lazily as materialized (select set_config('synchronous_commit', 'off', true))`;
+
+/** Forgets waits that nobody renewed for long. At most `limit`. */
+export async function deleteStaleWaits(db: Db, expiredBefore: Date, limit: number): Promise<number> {
+  const { numAffectedRows } = await sql`
+    delete from waits where wait_id in (
+      select wait_id from waits where expires_at <= ${expiredBefore} limit ${limit} for update skip locked
+    )`.execute(db);
+  return Number(numAffectedRows ?? 0n);
+}

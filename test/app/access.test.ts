@@ -1,0 +1,156 @@
+import { randomUUID } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { getRun } from "../../src/app/get-run.ts";
+import { listSessions } from "../../src/app/list-sessions.ts";
+import { resetSession } from "../../src/app/reset-session.ts";
+import { type Config, parseConfig } from "../../src/config/schema.ts";
+import { AppError } from "../../src/domain/errors.ts";
+import type { Principal } from "../../src/domain/principal.ts";
+import { type TestApp, testApp } from "../support/app.ts";
+import { actingAs, addSession, countRows, operator, send } from "../support/session-tools.ts";
+
+function fleetWith(tools: object, defaults: object = {}): Config {
+  return parseConfig({
+    agents: { defaults, list: [{ id: "nova" }, { id: "otter" }, { id: "quill", sandbox: { mode: "all" } }] },
+    tools,
+  });
+}
+
+function reaching(allow: string[], enabled = true): Config {
+  return fleetWith({ sessions: { visibility: "all" }, agentToAgent: { enabled, allow } });
+}
+
+async function denialOf(call: Promise<unknown>): Promise<object> {
+  const error = await call.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof AppError)) throw new Error("was not denied");
+  return error.facts;
+}
+
+function list(app: TestApp, principal: Principal, fields: object = {}) {
+  return listSessions(app, { principal, pageSize: 0, kinds: [], messageLimit: 0, archived: false, ...fields });
+}
+
+describe("sends", () => {
+  test("C121: knowing the key is not enough, and nothing is enqueued", async () => {
+    const app = await testApp({ config: reaching(["nova", "otter"]) });
+    const quill = await addSession(app, "agent:quill:main");
+    const otter = await addSession(app, "agent:otter:main");
+    for (const session of [otter.sessionKey, otter.sessionId, "agent:otter:direct:nobody"]) {
+      await denialOf(send(app, { session, principal: actingAs(quill) }));
+    }
+    expect(await countRows(app, "runs")).toBe(0);
+    expect(await countRows(app, "requests")).toBe(0);
+    expect(await countRows(app, "sessions")).toBe(2);
+  });
+
+  test.each([
+    [["nova", "otter"], true, undefined],
+    [["*"], true, undefined],
+    [["n*", "*er"], true, undefined],
+    [["otter"], true, { failing: "requester", setting: "tools.agentToAgent.allow" }],
+    [["nova"], true, { failing: "target", setting: "tools.agentToAgent.allow" }],
+    [[], true, { failing: "requester", setting: "tools.agentToAgent.allow" }],
+    [["*"], false, { failing: "disabled", setting: "tools.agentToAgent.enabled" }],
+  ])("C122: allow %j, enabled %j: the denial says which side fails", async (allow, enabled, denial) => {
+    const app = await testApp({ config: reaching(allow, enabled) });
+    const principal = actingAs(await addSession(app, "agent:nova:main"));
+    await addSession(app, "agent:otter:main");
+    const call = send(app, { session: "agent:otter:main", principal });
+    if (denial === undefined) await call;
+    else expect(await denialOf(call)).toEqual({ kind: "agent_to_agent_denied", ...denial });
+  });
+
+  test("C41, S8.3: the sandbox clamp holds before a send, and the denial names it", async () => {
+    const app = await testApp({ config: reaching(["*"]) });
+    const quill = actingAs(await addSession(app, "agent:quill:main"));
+    await addSession(app, "agent:nova:main");
+    expect(await denialOf(send(app, { session: "agent:nova:main", principal: quill }))).toEqual({
+      kind: "visibility_denied",
+      verb: "send",
+      visibility: "tree",
+      setting: "agents.defaults.sandbox.sessionToolsVisibility",
+    });
+    const lifted = await testApp({
+      replicaOf: app,
+      config: fleetWith(reaching(["*"]).tools, { sandbox: { sessionToolsVisibility: "all" } }),
+    });
+    expect((await send(lifted, { session: "agent:nova:main", principal: quill })).outcome).toBe("accepted");
+  });
+
+  test("S2.9, C17: a main session is made on demand where its agent is in reach, and nowhere else", async () => {
+    const app = await testApp({ config: fleetWith({ sessions: { visibility: "agent" } }) });
+    const principal = actingAs(await addSession(app, "agent:nova:direct:sue"));
+    expect((await send(app, { session: "main", principal })).run.sessionKey).toBe("agent:nova:main");
+    const ofOtter = await denialOf(send(app, { session: "agent:otter:main", principal }));
+    expect(ofOtter).toEqual(await denialOf(send(app, { session: "agent:otter:direct:nobody", principal })));
+    expect(await countRows(app, "sessions")).toBe(2);
+    const tree = await testApp({ replicaOf: app, config: fleetWith({}) });
+    await denialOf(send(tree, { session: "agent:nova:main", principal }));
+  });
+});
+
+describe("lists", () => {
+  test("C96: under tree the groups of the agent are hidden, and the answer says so", async () => {
+    const app = await testApp({ config: fleetWith({}) });
+    const own = await addSession(app, "agent:nova:direct:sue");
+    await addSession(app, "agent:nova:telegram:group:g1");
+    const groups = { kinds: ["group"] };
+    expect(await list(app, actingAs(own), groups)).toMatchObject({
+      sessions: [],
+      visibility: "tree",
+      hiddenByVisibility: true,
+    });
+    expect(await list(app, actingAs(own), { kinds: ["cron"] })).toMatchObject({ hiddenByVisibility: false });
+    const agent = await testApp({ replicaOf: app, config: fleetWith({ sessions: { visibility: "agent" } }) });
+    expect(await list(agent, actingAs(own), groups)).toMatchObject({
+      sessions: [{ sessionKey: "agent:nova:telegram:group:g1" }],
+      visibility: "agent",
+      hiddenByVisibility: false,
+    });
+  });
+
+  test("hidden labels and times cannot be guessed by what is said to be hidden", async () => {
+    const app = await testApp({ config: fleetWith({}) });
+    const own = actingAs(await addSession(app, "agent:nova:direct:sue"));
+    await addSession(app, "agent:otter:main", { label: "payroll" });
+    const future = new Date(app.clock.now().getTime() + 60_000);
+    for (const guess of [{}, { label: "payroll" }, { label: "nothing" }, { updatedAfter: future }]) {
+      expect(await list(app, own, guess)).toMatchObject({ hiddenByVisibility: true });
+    }
+  });
+
+  test("C128: two people who write to one agent see one another's chats under agent, never under tree", async () => {
+    const app = await testApp({ config: fleetWith({}) });
+    const sue = await addSession(app, "agent:nova:telegram:direct:sue");
+    const tim = await addSession(app, "agent:nova:telegram:direct:tim");
+    const child = await addSession(app, `agent:nova:subagent:${randomUUID()}`, { parent: tim });
+    const keys = async (at: TestApp) => (await list(at, actingAs(sue))).sessions.map(({ sessionKey }) => sessionKey);
+    expect(await keys(app)).toEqual([sue.sessionKey]);
+    const agent = await testApp({ replicaOf: app, config: fleetWith({ sessions: { visibility: "agent" } }) });
+    expect(new Set(await keys(agent))).toEqual(new Set([sue, tim, child].map(({ sessionKey }) => sessionKey)));
+  });
+
+  test("S2.5: reserved sessions are there for operators alone, also after a reset", async () => {
+    const app = await testApp({ config: reaching(["*"]) });
+    const own = actingAs(await addSession(app, "agent:nova:main"));
+    const reserved = await addSession(app, "agent:nova:unknown", { reserved: true });
+    const { run } = await send(app, { session: reserved.sessionId });
+    const hidden = await denialOf(send(app, { session: reserved.sessionId, principal: own }));
+    expect(hidden).toEqual({ kind: "session_not_found", reference: reserved.sessionId });
+    expect(await denialOf(getRun(app, own, run.runId))).toEqual({ kind: "run_not_found", runId: run.runId });
+    await resetSession(app, { principal: operator, requestId: randomUUID(), session: reserved.sessionId });
+    expect(await denialOf(send(app, { session: "agent:nova:unknown", principal: own }))).toMatchObject({
+      kind: "session_not_found",
+    });
+    expect((await list(app, own)).sessions).toHaveLength(1);
+  });
+
+  test("an agent that is not configured counts as sandboxed", async () => {
+    const app = await testApp({ config: reaching(["*"]) });
+    const ghost = actingAs(await addSession(app, "agent:ghost:main"));
+    expect(await list(app, ghost)).toMatchObject({ visibility: "tree" });
+  });
+});

@@ -1,0 +1,107 @@
+import { randomUUID } from "node:crypto";
+import { createToken } from "../../src/app/create-token.ts";
+import { type Config, parseConfig } from "../../src/config/schema.ts";
+import type { Run } from "../../src/domain/run.ts";
+import type { Session } from "../../src/domain/session.ts";
+import type { Requester } from "../../src/domain/visibility.ts";
+import { supersedeSession } from "../../src/store/sessions.ts";
+import { inTransaction } from "../../src/store/transaction.ts";
+import type { TestApp } from "./app.ts";
+import { addRun, TestHost } from "./seed.ts";
+import { addSession, send } from "./session-tools.ts";
+
+/** What a session that calls may stand to. */
+export interface World {
+  /** Of the run in progress that makes the calls. */
+  readonly token: string;
+  readonly requester: Requester;
+  readonly targets: Readonly<Record<string, WorldTarget>>;
+}
+
+export interface WorldTarget {
+  readonly session: Session;
+  readonly run: Run;
+}
+
+/** Agents nova, otter and quill run free, boxed in a sandbox. */
+export function settings(tools: object, sessionToolsVisibility: "spawned" | "all" = "spawned"): Config {
+  return parseConfig({
+    agents: {
+      defaults: { sandbox: { sessionToolsVisibility } },
+      list: [{ id: "nova" }, { id: "otter" }, { id: "quill" }, { id: "boxed", sandbox: { mode: "all" } }],
+    },
+    server: { drainNoticeMs: 0, drainGraceSeconds: 1 },
+    tools,
+  });
+}
+
+/** A session of `agentId` in the middle of a spawn tree, with a run in progress, and one session of each relation to it. */
+export async function makeWorld(app: TestApp, agentId: string): Promise<World> {
+  const add = (key: string, fields: object = {}) => addSession(app, `agent:${key}`, fields);
+  const spawned = (agent: string, parent: Session) => add(`${agent}:subagent:${randomUUID()}`, { parent });
+  const parent = await add(`${agentId}:main`);
+  const earlier = await spawned(agentId, parent);
+  const ofEarlier = await spawned(agentId, earlier);
+  await inTransaction(app.db, (tx) => supersedeSession(tx, earlier.id));
+  const own = await add(earlier.sessionKey.replace(/^agent:/, ""), { parent });
+  const token = await startRun(app, own);
+  const child = await spawned(agentId, own);
+  const sessions: Record<string, Session> = {
+    own,
+    "earlier incarnation": earlier,
+    child,
+    grandchild: await spawned("otter", child),
+    "child run by another agent": await spawned("quill", own),
+    "child of an earlier incarnation": ofEarlier,
+    sibling: await spawned(agentId, parent),
+    parent,
+    "same agent, other tree": await add(`${agentId}:telegram:direct:${randomUUID()}`),
+    "same agent, archived": await add(`${agentId}:discord:direct:${randomUUID()}`, { archivedAt: app.clock.now() }),
+    "reachable agent": await add(`otter:direct:${randomUUID()}`),
+    "unlisted agent": await add(`quill:direct:${randomUUID()}`),
+    reserved: await add(`${agentId}:unknown`, { reserved: true }),
+  };
+  const targets: Record<string, WorldTarget> = {};
+  for (const [relation, session] of Object.entries(sessions)) {
+    targets[relation] = { session, run: await addRun(app, session) };
+  }
+  const sent = await send(app, {
+    session: targets["unlisted agent"]!.session.sessionId,
+    principal: { role: "operator", name: "x" },
+  });
+  targets["sent to an unlisted agent"] = {
+    session: targets["unlisted agent"]!.session,
+    run: await sentBy(app, own, sent.run),
+  };
+  return { token, requester: { session: own.id, sessionKey: own.sessionKey, rootId: own.rootId, agentId }, targets };
+}
+
+/** Makes a run one that a session has sent, as if the settings had allowed it at the time. */
+async function sentBy(app: TestApp, source: Session, run: Run): Promise<Run> {
+  const { sessionKey: sourceSessionKey, sessionId: sourceSessionId } = source;
+  const provenance = { kind: "inter_session", sourceSessionKey, sourceSessionId, sourceTool: "sessions_send" } as const;
+  const stored = JSON.stringify(provenance);
+  await app.db
+    .updateTable("runs")
+    .set({ provenance: stored, source_session_id: sourceSessionId })
+    .where("id", "=", run.id)
+    .execute();
+  return { ...run, provenance };
+}
+
+async function startRun(app: TestApp, session: Session): Promise<string> {
+  await addRun(app, session);
+  const { runToken } = await new TestHost(app).claimOne({ agentIds: [session.agentId] });
+  return runToken;
+}
+
+/** A lasting token of an agent host that serves these agents. */
+export async function hostToken(app: TestApp, agents: string[]): Promise<string> {
+  const { token } = await createToken(app, { name: `host of ${agents.join(" ")}`, grant: { role: "host", agents } });
+  return token;
+}
+
+export async function connectorToken(app: TestApp): Promise<string> {
+  const { token } = await createToken(app, { name: "telegram", grant: { role: "connector", channels: ["telegram"] } });
+  return token;
+}
