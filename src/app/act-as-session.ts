@@ -13,6 +13,6 @@ export async function actAsSession(
   field: string,
 ): Promise<SessionPrincipal> {
   const found = await getSession(app, app.db, operator, reference, { verb: "read", field });
-  const { id, sessionId, sessionKey, agentId, rootId } = currentOnly(found);
-  return { role: "session", session: id, sessionId, sessionKey, agentId, rootId, actor: operator.name };
+  const { id, sessionId, sessionKey, agentId, addressId, rootId } = currentOnly(found);
+  return { role: "session", session: id, sessionId, sessionKey, agentId, addressId, rootId, actor: operator.name };
 }

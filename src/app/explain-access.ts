@@ -30,11 +30,11 @@ export async function explainAccess(
 ): Promise<{ readonly allowed: boolean; readonly rules: readonly AccessRuleAnswer[] }> {
   const calling = await getSession(app, app.db, principal, requester, { verb: "read", field: "requester" });
   const called = await getSession(app, app.db, principal, target, { verb: "read", field: "target" });
-  const { id: session, sessionKey, rootId, agentId } = calling;
+  const { addressId, rootId, agentId } = calling;
   const rules = askRules({
     rules: visibilityRules(app.config),
     sendPolicy: app.config.session.sendPolicy,
-    requester: { session, sessionKey, rootId, agentId },
+    requester: { addressId, rootId, agentId },
     sandboxed: isSandboxed(app.config, agentId),
     verb,
     target: { ...called, ...sendSubjectOf(app, called) },

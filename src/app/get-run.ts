@@ -17,7 +17,7 @@ export async function getRun(app: App, principal: Principal, runId: string): Pro
 
 /**
  * The run without its place in the queue. The guard of every verb that names a run (C125): a run is visible when its session
- * is in the caller's scope, or when the caller's own key sent it; so is canceling one. What the caller may not see, and what is
+ * is in the caller's scope, or when the caller sent it; so is canceling one. What the caller may not see, and what is
  * not there, is refused alike: with visibility_denied, or with run_not_found for callers that see everything.
  */
 export async function getStoredRun(
@@ -40,10 +40,10 @@ export async function readRun(app: Pick<App, "db" | "clock">, runId: string): Pr
   return viewRun(app, app.db, run);
 }
 
-/** A session's own sends, from whatever incarnation of its key, stay its own. Reserved sessions are the operators' alone (S2.5). */
-function mayReach(app: Pick<App, "config">, principal: Principal, verb: Verb, { run, target }: RunTarget): boolean {
+/** A session's own sends stay its own, whichever incarnation sent them. Reserved sessions are the operators' alone (S2.5). */
+function mayReach(app: Pick<App, "config">, principal: Principal, verb: Verb, found: RunTarget): boolean {
   if (principal.role === "operator") return true;
-  if (target.reserved) return false;
-  const sent = principal.role === "session" && run.provenance.sourceSessionKey === principal.sessionKey;
-  return sent || isInScope(scopeFor(app, principal, verb), target);
+  if (found.target.reserved) return false;
+  const sent = principal.role === "session" && found.senderAddressId === principal.addressId;
+  return sent || isInScope(scopeFor(app, principal, verb), found.target);
 }

@@ -5,6 +5,7 @@ import type { Tx } from "../store/database.ts";
 import { appendMessages } from "../store/messages.ts";
 import {
   findImportMark,
+  findIncarnation,
   findSessionInAnyState,
   type ImportMark,
   insertSupersededSession,
@@ -27,7 +28,9 @@ import { inTransaction } from "../store/transaction.ts";
 import type { App } from "./context.ts";
 
 /** What a source says of a session; its identity decides whether it is here already. */
-export type ImportedSession = Omit<NewSession, "parent" | "archivedAt" | "updatedAt"> & { readonly updatedAt: Date };
+export type ImportedSession = Omit<NewSession, "parent" | "succeeds" | "archivedAt" | "updatedAt"> & {
+  readonly updatedAt: Date;
+};
 
 export interface ImportedMessage {
   /** The same in every import of the same message. */
@@ -63,7 +66,7 @@ export interface SessionImportResult {
   readonly outcome: ImportOutcome;
   readonly messagesImported: number;
   readonly messagesUnchanged: number;
-  /** Its parent is not here: it became the root of a spawn tree of its own. */
+  /** Its parent is not here: it became the root of a spawn tree of its own, unless its key has a place in one. */
   readonly parentMissing?: boolean;
   /** Its key is in use here: it was stored as superseded. */
   readonly keyInUse?: boolean;
@@ -112,8 +115,9 @@ async function importInto(tx: Tx, source: SessionImport, now: Date): Promise<Ses
 
 async function createSession(tx: Tx, source: SessionImport, now: Date): Promise<SessionImportResult> {
   const parent = source.parent === undefined ? undefined : await findParent(tx, source.parent);
-  const fields: NewSession = { ...source.session, ...(parent === undefined ? {} : { parent }) };
+  await lockImport(tx, source.session.sessionKey);
   const keyFree = !source.superseded && (await freeKey(tx, source.session, now));
+  const fields: NewSession = { ...source.session, ...(await findPlace(tx, source.session, parent)) };
   const active = keyFree ? await insertSessionIfAbsent(tx, fields, now) : undefined;
   const session = active ?? (await insertSupersededSession(tx, fields, now));
   let count = 0;
@@ -127,7 +131,9 @@ async function createSession(tx: Tx, source: SessionImport, now: Date): Promise<
     outcome: "imported",
     messagesImported: count,
     messagesUnchanged: 0,
-    ...(source.parent !== undefined && parent === undefined ? { parentMissing: true } : {}),
+    ...(source.parent !== undefined && parent === undefined && session.path.length === 1
+      ? { parentMissing: true }
+      : {}),
     ...(!source.superseded && active === undefined ? { keyInUse: true } : {}),
   };
 }
@@ -135,6 +141,17 @@ async function createSession(tx: Tx, source: SessionImport, now: Date): Promise<
 async function findParent(tx: Tx, parent: NonNullable<SessionImport["parent"]>): Promise<Session | undefined> {
   const planned = parent.sessionId === undefined ? undefined : await findSessionBySessionId(tx, parent.sessionId);
   return planned ?? (await findSessionByKey(tx, parent.sessionKey));
+}
+
+/** Its place in the spawn trees: that of the other incarnations of its key (C116), else below its parent. */
+async function findPlace(
+  tx: Tx,
+  { sessionKey }: ImportedSession,
+  parent: Session | undefined,
+): Promise<Pick<NewSession, "parent" | "succeeds">> {
+  const succeeds = await findIncarnation(tx, sessionKey);
+  if (succeeds !== undefined) return { succeeds };
+  return parent === undefined ? {} : { parent };
 }
 
 /**

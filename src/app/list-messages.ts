@@ -119,10 +119,10 @@ function withinReadLimit(sizes: readonly MessageSize[], view: "bounded" | "full"
 /** What the caller may see of these messages, and the sequences of those in which something was masked. */
 async function readAll(app: App, input: ListMessagesInput, session: Session, sizes: readonly MessageSize[]) {
   const { principal, view } = input;
-  const foreign = readsForeign(principal, session.sessionKey);
+  const foreign = readsForeign(principal, session);
   const sequences = sizes.map(({ sequence }) => sequence);
   const stored = await readMessages(app.db, session, sequences, { includeRaw: view === "full" && !foreign });
-  return redactPageFor(principal, session.sessionKey, stored);
+  return redactPageFor(principal, session, stored);
 }
 
 type Bounded = Pick<MessagePage, "messages" | "droppedMessages" | "truncated" | "contentTruncated" | "bytes">;

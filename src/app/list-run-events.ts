@@ -38,14 +38,14 @@ export async function listRunEvents(
   signal?: AbortSignal,
 ): Promise<RunEventPage> {
   const run = await getStoredRun(app, principal, request.runId);
-  const read = { ...request, excludeDeltas: request.excludeDeltas || readsForeign(principal, run.sessionKey) };
+  const read = { ...request, excludeDeltas: request.excludeDeltas || readsForeign(principal, run) };
   let page: RunEventPage = { events: [], lastSequence: request.afterSequence, runEnded: false };
   const limits = { timeoutMs: request.waitMs, ...(signal && { signal }) };
   await waitUntil(app, [`run:${request.runId}`], limits, async () => {
     page = await readPage(app, run, page.lastSequence, read);
     return page.events.length > 0 || page.runEnded ? page : undefined;
   });
-  return { ...page, events: redactEventsFor(principal, run.sessionKey, page.events) };
+  return { ...page, events: redactEventsFor(principal, run, page.events) };
 }
 
 async function readPage(app: App, run: Run, after: number, request: ListRunEventsRequest): Promise<RunEventPage> {

@@ -26,7 +26,7 @@ export interface RunPage {
 
 /**
  * The runs the caller may see, newest first, with what the queued ones wait for: those of sessions in its scope, and those
- * its own key sent. Filters are ANDed. Fails as the guard in resolve-session.ts does for a session it filters by.
+ * it sent. Filters are ANDed. Fails as the guard in resolve-session.ts does for a session it filters by.
  */
 export async function listRuns(
   app: App,

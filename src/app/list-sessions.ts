@@ -91,7 +91,7 @@ async function toFilter(app: App, input: ListSessionsInput): Promise<SessionFilt
     kinds,
     agentIds: agentId ? [agentId.toLowerCase()] : [],
     ...(label ? { label } : {}),
-    ...(parent ? { parent: parent.id } : {}),
+    ...(parent ? { parent: parent.addressId } : {}),
     ...(updatedAfter ? { updatedAfter } : {}),
   };
 }
@@ -122,7 +122,7 @@ async function withTails(
   };
   const bounded: SessionRow[] = [];
   for (const row of rows) {
-    const { messages } = await redactPageFor(principal, row.sessionKey, tails.get(row.id) ?? []);
+    const { messages } = await redactPageFor(principal, row, tails.get(row.id) ?? []);
     bounded.push({ ...row, messages: boundMessages(messages, limits, describeOmitted).messages });
   }
   return bounded;

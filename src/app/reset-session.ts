@@ -23,8 +23,8 @@ export interface ResetSessionResult {
 }
 
 /**
- * Starts a session anew under its key: new identity, empty transcript, unknown counters; settings, names and route stay
- * (C101). Runs accepted before stay with the old incarnation and end there (C117). Fails as the guard in
+ * Starts a session anew under its key: new identity, empty transcript, unknown counters; settings, names, route and
+ * its place in the spawn tree stay, with all that was spawned from it (C101). Runs accepted before stay with the old incarnation and end there (C117). Fails as the guard in
  * resolve-session.ts does, and with session_superseded for an incarnation that was reset before.
  */
 export async function resetSession(app: App, input: ResetSessionInput): Promise<ResetSessionResult> {
@@ -48,11 +48,11 @@ export async function resetSession(app: App, input: ResetSessionInput): Promise<
 
 async function renewSession(app: App, tx: Tx, old: Session): Promise<Session> {
   await supersedeSession(tx, old.id);
-  return insertSession(tx, { ...keptOnReset(old), sessionId: app.ids.uuid() }, app.clock.now());
+  return insertSession(tx, { ...keptOnReset(old), succeeds: old, sessionId: app.ids.uuid() }, app.clock.now());
 }
 
-function keptOnReset(old: Session): Omit<NewSession, "sessionId"> {
-  const { sessionKey, agentId, kind, chatType, reserved, parentId } = old;
+function keptOnReset(old: Session): Omit<NewSession, "sessionId" | "parent" | "succeeds"> {
+  const { sessionKey, agentId, kind, chatType, reserved } = old;
   const { channel, label, displayName, subject, modelOverride, thinkingLevel, verboseLevel, sendPolicy } = old;
   const { lastChannel, lastTo, deliveryRoute } = old;
   const kept = { channel, label, displayName, subject, modelOverride, thinkingLevel, verboseLevel, sendPolicy };
@@ -62,7 +62,6 @@ function keptOnReset(old: Session): Omit<NewSession, "sessionId"> {
     kind,
     chatType,
     reserved,
-    ...(parentId === undefined ? {} : { parent: { id: parentId, path: old.path.slice(0, -1) } }),
     ...definedOnly({ ...kept, lastChannel, lastTo, deliveryRoute }),
   };
 }

@@ -38,6 +38,6 @@ export function visibilityRules(config: Config): VisibilityRules {
   return { visibility: sessions.visibility, agentToAgent, sandboxVisibility: sessionToolsVisibility };
 }
 
-function requesterOf({ session, sessionKey, agentId, rootId }: SessionPrincipal): Requester {
-  return { session, sessionKey, agentId, rootId };
+function requesterOf({ addressId, agentId, rootId }: SessionPrincipal): Requester {
+  return { addressId, agentId, rootId };
 }

@@ -81,7 +81,7 @@ export async function sendMessage(app: App, input: SendMessageInput): Promise<Se
     return { validated: false, outcome: "command", ...obeyed };
   }
   if (waits(input)) return sendAndWait(app, input, target);
-  const { runId, stored, deduplicated } = await acceptMessage(app, input, target);
+  const { runId, stored, deduplicated } = await acceptMessage(app, input, target, app.ids.uuid());
   return toResult(input.principal, stored ?? (await readRun(app, runId)), "accepted", deduplicated);
 }
 
@@ -92,16 +92,18 @@ export async function sendMessage(app: App, input: SendMessageInput): Promise<Se
  */
 async function sendAndWait(app: App, input: SendMessageInput, reference: SessionReference): Promise<SendMessageResult> {
   const { principal, waitTimeoutMs, signal } = input;
-  const awaited = await findAwaited(app, input, reference);
+  const session = await findAwaited(app, input, reference);
+  const newRunId = app.ids.uuid();
   const acceptAndWait = async () => {
-    const { runId, stored, deduplicated } = await acceptMessage(app, input, reference);
-    const counted = principal.role !== "session" || (stored !== undefined && stored.session === awaited);
+    const { runId, stored, deduplicated } = await acceptMessage(app, input, reference, newRunId);
+    const counted = principal.role !== "session" || (stored !== undefined && stored.session === session);
     const { run } = counted
       ? await awaitEnd(app, runId, waitTimeoutMs, signal)
       : await waitRun(app, principal, runId, waitTimeoutMs, signal);
     return toResult(principal, run, outcomeOf(run), deduplicated);
   };
-  return awaited === undefined ? acceptAndWait() : holdWait(app, principal, awaited, acceptAndWait);
+  if (session === undefined) return acceptAndWait();
+  return holdWait(app, principal, { session, runId: newRunId }, acceptAndWait);
 }
 
 /** The session whose run a calling session is about to wait for; undefined when the send creates it, and for a repeat. */
@@ -121,12 +123,17 @@ interface Accepted {
   readonly deduplicated: boolean;
 }
 
-async function acceptMessage(app: App, input: SendMessageInput, target: SessionReference): Promise<Accepted> {
+async function acceptMessage(
+  app: App,
+  input: SendMessageInput,
+  target: SessionReference,
+  newRunId: string,
+): Promise<Accepted> {
   const accepted = await inTransaction(app.db, async (tx): Promise<Accepted> => {
     let stored: RunView | undefined;
-    const answer = { runId: app.ids.uuid() };
+    const answer = { runId: newRunId };
     const { result, deduplicated } = await replayedAs(app, tx, toRequest(input), answer, async () => {
-      stored = await storeMessage(app, tx, input, target, answer.runId);
+      stored = await storeMessage(app, tx, input, target, newRunId);
     });
     return { runId: result.runId, deduplicated, ...(stored === undefined ? {} : { stored }) };
   });

@@ -62,13 +62,13 @@ async function createMainSession(
   return created ?? lockVisible(app, tx, principal, "send", reference);
 }
 
-/** A session that does not exist yet has no ancestors: it is in scope by its key and its agent, or not at all. */
+/** A session that does not exist yet has neither address nor ancestors: it is in scope by its agent, or not at all. */
 function isCreatable(app: App, principal: Principal, reference: SessionReference): boolean {
   if (reference.type !== "key") return false;
-  const { key, agentId } = reference.key;
+  const { agentId } = reference.key;
   return (
     isMainKeyOf(reference.key, app.config.session.mainKey) &&
     configuredAgentIds(app.config).includes(agentId) &&
-    isInScope(scopeFor(app, principal, "send"), { sessionKey: key, agentId, rootId: 0n, path: [] })
+    isInScope(scopeFor(app, principal, "send"), { addressId: 0n, agentId, rootId: 0n, path: [] })
   );
 }

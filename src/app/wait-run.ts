@@ -24,7 +24,7 @@ export async function waitRun(
   const stored = await getStoredRun(app, principal, runId);
   const wait = () => awaitEnd(app, runId, timeoutMs, signal);
   const { run, reached } =
-    timeoutMs <= 0 || isTerminal(stored.state) ? await wait() : await holdWait(app, principal, stored.session, wait);
+    timeoutMs <= 0 || isTerminal(stored.state) ? await wait() : await holdWait(app, principal, stored, wait);
   return { run: redactRunFor(principal, run), reached };
 }
 

@@ -13,15 +13,26 @@ import { scopeOf } from "./scope.ts";
 const waitLifeMs = 15_000;
 const renewEveryMs = waitLifeMs / 3;
 
+/** What is waited for: a run, which may be about to be stored, and its session. */
+export interface WaitTarget {
+  readonly session: bigint;
+  readonly runId: string;
+}
+
 /**
- * Runs `wait` while the calling session counts as waiting for a run of `target` (S5.10). Refused at once with wait_cycle,
+ * Runs `wait` while the calling session counts as waiting for the run of `target` (S5.10). Refused at once with wait_cycle,
  * before `wait` is called, when the target is the caller itself (C6), or waits for it already, directly or through others
  * (C148): of waits that would close a cycle together the last to register is refused, on whatever replica. Callers that
  * are no session hold nothing up and wait freely.
  */
-export async function holdWait<T>(app: App, principal: Principal, target: bigint, wait: () => Promise<T>): Promise<T> {
+export async function holdWait<T>(
+  app: App,
+  principal: Principal,
+  target: WaitTarget,
+  wait: () => Promise<T>,
+): Promise<T> {
   if (principal.role !== "session") return wait();
-  refuseWaitOnOneself(principal, target);
+  refuseWaitOnOneself(principal, target.session);
   const waitId = await registerWait(app, principal, target);
   const renewer = renewerOf(app);
   renewer.keep(waitId);
@@ -42,13 +53,15 @@ export function refuseWaitOnOneself(principal: Principal, target: bigint): void 
 }
 
 /** In a short transaction of its own, one at a time in the whole service, so that two waits cannot miss each other. */
-async function registerWait(app: App, principal: SessionPrincipal, target: bigint): Promise<string> {
+async function registerWait(app: App, principal: SessionPrincipal, target: WaitTarget): Promise<string> {
   const waitId = app.ids.uuid();
   await inTransaction(app.db, async (tx) => {
     await lockWaits(tx);
     const now = app.clock.now();
-    const wait = { waitId, waiter: principal.session, target, expiresAt: expiryFrom(now) };
-    const cycle = findWaitCycle(await insertWait(tx, wait, now), principal.session, target);
+    const { session: waiter } = principal;
+    const { session: awaited, runId: targetRunId } = target;
+    const wait = { waitId, waiter, target: awaited, targetRunId, expiresAt: expiryFrom(now) };
+    const cycle = findWaitCycle(await insertWait(tx, wait, now), waiter, awaited);
     if (cycle !== undefined)
       throw new AppError({ kind: "wait_cycle", cycle: await nameSessions(app, tx, principal, cycle) });
   });

@@ -63,13 +63,13 @@ export async function* watchRun(
   try {
     const run = await getStoredRun(app, principal, request.runId);
     let sequence = request.afterSequence ?? run.lastSequence;
-    const excludeDeltas = request.excludeDeltas || readsForeign(principal, run.sessionKey);
+    const excludeDeltas = request.excludeDeltas || readsForeign(principal, run);
     if (request.afterSequence === undefined) {
       yield { type: "snapshot", sequence, run: redactRunFor(principal, await viewRun(app, app.db, run)) };
     }
     while (!signal.aborted) {
       const batch = await readRunEvents(app, run, sequence, excludeDeltas);
-      for (const event of redactEventsFor(principal, run.sessionKey, batch.events)) {
+      for (const event of redactEventsFor(principal, run, batch.events)) {
         const reason = endEarly();
         if (reason) return yield { type: "end", sequence, reason };
         if (signal.aborted) return;

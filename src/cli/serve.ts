@@ -56,6 +56,7 @@ async function serve(flags: ServeFlags): Promise<void> {
     const server = await startServer({ app: opened.app, listen, keySet, ...(tls && { tls }) });
     process.on("SIGHUP", () => readFilesAgain({ server, keySet, config, log }));
     if (!isLoopback(listen.host) && tls === undefined) log.warn({}, clearTextWarning);
+    if (config.session.scope === "global") log.warn({}, sharedMainWarning);
     // V8's default again, which bin/agentsessions.js changed for the time of loading: calls are served faster with it.
     setFlagsFromString("--semi-space-growth-factor=2");
     process.stdout.write(greeting({ server, config, database: opened.database }));
@@ -71,6 +72,10 @@ async function serve(flags: ServeFlags): Promise<void> {
 
 const clearTextWarning =
   "tokens of callers on other machines travel in clear text; set server.tls, unless a proxy in front ends TLS";
+
+/** C128. */
+const sharedMainWarning =
+  'session.scope is "global": all who write to a main session, of whatever agent, share one history; "per-sender" keeps agents apart, direct keys keep people apart';
 
 /** Reads TLS and key set files again at SIGHUP. Without any the signal is ignored: a closed terminal does not stop the server. */
 function readFilesAgain(running: {

@@ -33,6 +33,7 @@ export interface SessionPrincipal {
   readonly sessionId: string;
   readonly sessionKey: string;
   readonly agentId: string;
+  readonly addressId: bigint;
   readonly rootId: bigint;
   /** The run whose token it is; absent for an operator that acts as the session. */
   readonly runId?: string;

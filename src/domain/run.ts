@@ -42,6 +42,8 @@ export interface Run {
   readonly session: bigint;
   readonly sessionId: string;
   readonly sessionKey: string;
+  /** Address of its session: the same for every incarnation under its key. */
+  readonly addressId: bigint;
   readonly agentId: string;
   readonly state: RunState;
   /** A ready run may be claimed from this time on. */

@@ -46,9 +46,16 @@ export interface Session {
   readonly lastChannel?: string;
   readonly lastTo?: string;
   readonly deliveryRoute?: DeliveryRoute;
+  /**
+   * What stays when a reset makes a new incarnation under the key: the internal id of the first one. A session created
+   * after a deletion starts a new address.
+   */
+  readonly addressId: bigint;
+  /** The incarnation that spawned it. */
   readonly parentId?: bigint;
+  /** Address of the root of its spawn tree. */
   readonly rootId: bigint;
-  /** Ids from the root down to this session, itself included. */
+  /** Addresses from the root down to its own. All incarnations of an address have the same. */
   readonly path: readonly bigint[];
   readonly messageCount: number;
   readonly version: number;

@@ -14,7 +14,7 @@ export type Scope =
   | { readonly kind: "everything" }
   /** Agent hosts: sessions of the agents their credential names. */
   | { readonly kind: "agents"; readonly patterns: readonly string[] }
-  /** Only the requester's own session, earlier incarnations of its key included (C116). */
+  /** Only the requester's own session, its incarnations before a reset included (C116). */
   | { readonly kind: "self"; readonly requester: Requester }
   /** Own, and spawned by it at any depth, whatever agent runs them (C126). */
   | { readonly kind: "tree"; readonly requester: Requester }
@@ -25,18 +25,18 @@ export type Scope =
 
 /** The session that calls. */
 export interface Requester {
-  /** Internal id of the incarnation that calls: sessions spawned by an incarnation before a reset are not in its tree. */
-  readonly session: bigint;
-  readonly sessionKey: string;
+  /** Its address: a reset keeps it, and with it the sessions that earlier incarnations spawned; a deletion ends it. */
+  readonly addressId: bigint;
   readonly rootId: bigint;
   readonly agentId: string;
 }
 
 /** What the rule must know of a session that somebody wants to see. */
 export interface Target {
-  readonly sessionKey: string;
+  readonly addressId: bigint;
   readonly agentId: string;
   readonly rootId: bigint;
+  /** Addresses from the root down to its own. */
   readonly path: readonly bigint[];
 }
 
@@ -72,16 +72,16 @@ export function isInScope(scope: Scope, target: Target): boolean {
     case "agents":
       return matchesSomePattern(target.agentId, scope.patterns);
     case "self":
-      return isOwn(scope.requester, target);
+      return target.addressId === scope.requester.addressId;
     case "tree":
-      return isOwn(scope.requester, target) || isDescendant(scope.requester, target);
+      return isInTree(scope.requester, target);
     case "agent":
-      return target.agentId === scope.requester.agentId || isDescendant(scope.requester, target);
+      return target.agentId === scope.requester.agentId || isInTree(scope.requester, target);
     case "all":
       return (
         target.agentId === scope.requester.agentId ||
         matchesSomePattern(target.agentId, scope.patterns) ||
-        isDescendant(scope.requester, target)
+        isInTree(scope.requester, target)
       );
   }
 }
@@ -97,10 +97,7 @@ export function seesEverything(scope: Scope): boolean {
   return (scope.kind === "all" || scope.kind === "agents") && scope.patterns.includes("*");
 }
 
-function isOwn(requester: Requester, target: Target): boolean {
-  return target.sessionKey === requester.sessionKey;
-}
-
-function isDescendant(requester: Requester, target: Target): boolean {
-  return target.rootId === requester.rootId && target.path.includes(requester.session);
+/** Itself and what was spawned from it. */
+function isInTree(requester: Requester, target: Target): boolean {
+  return target.rootId === requester.rootId && target.path.includes(requester.addressId);
 }

@@ -225,7 +225,7 @@ function describe(facts: ErrorFacts): WireError {
         reason: "ROLE_DENIED",
         message:
           facts.header === undefined
-            ? `${facts.rpc} is not for callers with the role "${facts.role}"; call it as an operator, without a run token`
+            ? `${facts.rpc} is not for callers with the role "${facts.role}"; docs/access-matrix.md says who may call it`
             : `the header ${facts.header} is not for callers with the role "${facts.role}"; call as an operator, or without it`,
         metadata: { role: facts.role, rpc: facts.rpc },
       };

@@ -63,6 +63,7 @@ export interface SessionTable {
   route_to: string | null;
   route_account_id: string | null;
   route_thread_id: string | null;
+  address_id: bigint;
   parent_id: bigint | null;
   root_id: bigint;
   path: bigint[];
@@ -202,6 +203,8 @@ export interface WaitTable {
   wait_id: string;
   waiter_session: bigint;
   target_session: bigint;
+  /** The run waited for; of a send that is about to be stored, not there yet. */
+  target_run: string;
   expires_at: Date;
 }
 

@@ -190,7 +190,7 @@ export async function findRunTokenHolder(db: Db, runTokenHash: Buffer, now: Date
   const row = await db
     .selectFrom("runs as r")
     .innerJoin("sessions as s", "s.id", "r.session")
-    .select(["s.id", "s.session_id", "s.session_key", "s.agent_id", "s.root_id", "r.run_id"])
+    .select(["s.id", "s.session_id", "s.session_key", "s.agent_id", "s.address_id", "s.root_id", "r.run_id"])
     .where("r.run_token_hash", "=", runTokenHash)
     .where("r.lease_expires_at", ">", now)
     .executeTakeFirst();
@@ -200,6 +200,7 @@ export async function findRunTokenHolder(db: Db, runTokenHash: Buffer, now: Date
       sessionId: row.session_id,
       sessionKey: row.session_key,
       agentId: row.agent_id,
+      addressId: row.address_id,
       rootId: row.root_id,
       runId: row.run_id,
     }

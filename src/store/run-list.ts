@@ -17,7 +17,7 @@ export interface RunFilter {
 }
 
 /**
- * Runs in scope newest first, those below `before`: runs of sessions in scope, and runs that the requester's own key sent.
+ * Runs in scope newest first, those below `before`: runs of sessions in scope, and runs that the requester sent.
  * Ids are given out in order of creation and never change, so pages neither skip nor repeat (C164).
  */
 export async function listRuns(
@@ -54,13 +54,13 @@ interface Query {
 function partsOf(scope: Scope, query: Query): RawBuilder<unknown>[] {
   const reach = reachOf(scope);
   const { filter } = query;
-  const ownKey = "requester" in scope ? scope.requester.sessionKey : undefined;
+  const sender = "requester" in scope ? scope.requester.addressId : undefined;
   if (scope.kind === "everything") return byState(query);
   if (reach === "everything") return byState(query, whereOpen);
   if (filter.session !== undefined || filter.sourceSessionId !== undefined) {
-    return byState(query, whereRunVisible(scope, ownKey));
+    return byState(query, whereRunVisible(scope, sender));
   }
-  return [...partsOfAgents(reach, query), ...partsOfSessions(reach, ownKey, query)];
+  return [...partsOfAgents(reach, query), ...partsOfSessions(reach, sender, query)];
 }
 
 function partsOfAgents({ agents }: Reach, query: Query): RawBuilder<unknown>[] {
@@ -73,19 +73,19 @@ function partsOfAgents({ agents }: Reach, query: Query): RawBuilder<unknown>[] {
   );
 }
 
-/** Own sessions, spawned ones, and what the own key sent elsewhere. */
-function partsOfSessions({ ownKey, tree }: Reach, sender: string | undefined, query: Query): RawBuilder<unknown>[] {
+/** Own sessions, spawned ones, and what any incarnation of the sender's address sent elsewhere. */
+function partsOfSessions({ own, tree }: Reach, sender: bigint | undefined, query: Query): RawBuilder<unknown>[] {
   const perSession = (sessions: RawBuilder<unknown>, where: RawBuilder<unknown>) => sql`(
     select r.id from sessions t cross join lateral (
       select id from runs where ${where} and ${conditions(query)} order by id desc limit ${query.limit}
     ) r where ${sessions})`;
   const ofSession = sql`session = t.id`;
   return [
-    ...(ownKey === undefined ? [] : [perSession(sql`t.session_key = ${ownKey} and not t.reserved`, ofSession)]),
+    ...(own === undefined ? [] : [perSession(sql`t.address_id = ${own}::bigint and not t.reserved`, ofSession)]),
     ...(tree === undefined ? [] : [perSession(sql`${whereInTree(tree, "t")} and not t.reserved`, ofSession)]),
     ...(sender === undefined
       ? []
-      : [perSession(sql`t.session_key = ${sender}`, sql`source_session_id = t.session_id and ${whereOpen}`)]),
+      : [perSession(sql`t.address_id = ${sender}::bigint`, sql`source_session_id = t.session_id and ${whereOpen}`)]),
   ];
 }
 
@@ -96,11 +96,11 @@ function partsOfSessions({ ownKey, tree }: Reach, sender: string | undefined, qu
 const whereOpen = sql`(select not o.reserved from sessions o where o.id = runs.session)`;
 
 /** A filter for runs that an index has found already. */
-function whereRunVisible(scope: Scope, ownKey: string | undefined): RawBuilder<unknown> {
+function whereRunVisible(scope: Scope, sender: bigint | undefined): RawBuilder<unknown> {
   const sent =
-    ownKey === undefined
+    sender === undefined
       ? sql`false`
-      : sql`runs.source_session_id in (select session_id from sessions where session_key = ${ownKey})`;
+      : sql`runs.source_session_id in (select session_id from sessions where address_id = ${sender}::bigint)`;
   return sql`(select not v.reserved and (${whereVisible(scope, "v")} or ${sent}) from sessions v where v.id = runs.session)`;
 }
 

@@ -8,7 +8,7 @@ import type { Db, RunTable, Tx } from "./database.ts";
 import { encodeMessageBody } from "./message-body.ts";
 import { toEventBytes } from "./run-events.ts";
 import { hostAlive, type QueuePlace } from "./run-reads.ts";
-import { rowToRun, selectRuns } from "./runs.ts";
+import { type RunRow, rowToRun, selectRuns } from "./runs.ts";
 import { coarse } from "./sessions.ts";
 
 /*
@@ -54,7 +54,15 @@ export async function enqueueRun(tx: Tx, run: NewRun, options: EnqueueOptions, n
     hostAlive,
     ...(head === null ? {} : { aheadRunId: head }),
   };
-  return { run: rowToRun({ ...row, session_uuid: session.sessionId, session_key: session.sessionKey }), place };
+  return {
+    run: rowToRun({
+      ...row,
+      session_uuid: session.sessionId,
+      session_key: session.sessionKey,
+      address_id: session.addressId,
+    }),
+    place,
+  };
 }
 
 export interface EnqueueOptions {
@@ -180,10 +188,7 @@ export interface Claim {
  */
 export async function claimReadyRuns(db: Db, claim: Claim, now: Date): Promise<Run[]> {
   const { rows } = await claimStatement(claim, now).execute(db);
-  return listInClaimOrder(
-    db,
-    rows.map((row) => row.id),
-  );
+  return rows.map(rowToRun);
 }
 
 /** Candidates looked at beyond those wanted, so that claims at the same moment find others than each other's. */
@@ -196,7 +201,7 @@ export function claimStatement(claim: Claim, now: Date) {
   const event = toEventBytes({ type: "state_change", state: "running", hostId: claim.hostId });
   const leaseExpiresAt = new Date(now.getTime() + claim.leaseMs);
   const startDeadlineAt = new Date(now.getTime() + claim.startDeadlineMs);
-  return sql<{ id: bigint }>`
+  return sql<RunRow>`
     with candidates as materialized (
       select head.id, head.ready_at
       from unnest(${claim.agentIds}::text[]) as agent (agent_id)
@@ -220,12 +225,15 @@ export function claimStatement(claim: Claim, now: Date) {
         host_id = ${claim.hostId}, host_instance_id = ${claim.instanceId}::uuid, claim_request_id = ${claim.requestId}::uuid,
         last_client_seq = 0, last_event_seq = r.last_event_seq + 1
       from numbered where r.id = numbered.id
-      returning r.id, r.last_event_seq, r.attempt, numbered.n
+      returning r.*, numbered.n
     ), announced as (
       insert into run_events (run, seq, attempt, type, created_at, body)
       select id, last_event_seq, attempt, 1, ${now}::timestamptz, ${event}::bytea from claimed
     )
-    select id from claimed order by n`;
+    select claimed.*, (select session_id from sessions where id = claimed.session) as session_uuid,
+      (select session_key from sessions where id = claimed.session) as session_key,
+      (select address_id from sessions where id = claimed.session) as address_id
+    from claimed order by n`;
 }
 
 /** Live leases that a claim with this request id was granted before: its answer was lost on the way. */
@@ -234,22 +242,16 @@ export async function findClaimedRuns(
   claim: Pick<Claim, "requestId" | "hostId" | "instanceId">,
   now: Date,
 ): Promise<Run[]> {
-  const { rows } = await sql<{ id: bigint }>`
-    select id from runs
-    where host_id = ${claim.hostId} and lease_token is not null and lease_expires_at > ${now}
-      and claim_request_id = ${claim.requestId}::uuid and host_instance_id = ${claim.instanceId}::uuid
-    order by ready_at, id`.execute(db);
-  return listInClaimOrder(
-    db,
-    rows.map((row) => row.id),
-  );
-}
-
-async function listInClaimOrder(db: Db, ids: readonly bigint[]): Promise<Run[]> {
-  if (ids.length === 0) return [];
-  const rows = await selectRuns(db).where(sql<boolean>`r.id = any(${ids}::bigint[])`).execute();
-  const places = new Map(ids.map((id, place) => [id, place]));
-  return rows.map(rowToRun).sort((one, other) => places.get(one.id)! - places.get(other.id)!);
+  const rows = await selectRuns(db)
+    .where("r.host_id", "=", claim.hostId)
+    .where("r.lease_token", "is not", null)
+    .where("r.lease_expires_at", ">", now)
+    .where("r.claim_request_id", "=", claim.requestId)
+    .where("r.host_instance_id", "=", claim.instanceId)
+    .orderBy("r.ready_at")
+    .orderBy("r.id")
+    .execute();
+  return rows.map(rowToRun);
 }
 
 /** Which of these agents have a run that could be claimed now. */

@@ -68,17 +68,21 @@ export interface RunTarget {
   readonly run: Run;
   /** Of its session, in whatever state that is now. */
   readonly target: Target & { readonly reserved: boolean };
+  /** Address of the session that sent it. */
+  readonly senderAddressId?: bigint;
 }
 
 /** The run with this id, in any state, with the facts of its session that visibility asks for; one statement. */
 export async function findRunAndTarget(db: Db, runId: string): Promise<RunTarget | undefined> {
   const row = await selectRuns(db)
-    .select(["s.root_id", "s.path", "s.reserved"])
+    .leftJoin("sessions as source", "source.session_id", "r.source_session_id")
+    .select(["s.address_id", "s.root_id", "s.path", "s.reserved", "source.address_id as sender"])
     .where("r.run_id", "=", runId)
     .executeTakeFirst();
   if (!row) return undefined;
   const run = rowToRun(row);
-  const { sessionKey, agentId } = run;
-  const target = { sessionKey, agentId, rootId: row.root_id, path: row.path.map(BigInt), reserved: row.reserved };
-  return { run, target };
+  const { agentId } = run;
+  const { address_id: addressId, root_id: rootId, reserved } = row;
+  const target = { addressId, agentId, rootId, path: row.path.map(BigInt), reserved };
+  return { run, target, ...(row.sender === null ? {} : { senderAddressId: row.sender }) };
 }

@@ -19,7 +19,7 @@ export function toStateNumber(state: RunState): number {
 }
 
 /** A row of `runs` with the names of its session, as selectRuns returns it. */
-export type RunRow = Selectable<RunTable> & { session_uuid: string; session_key: string };
+export type RunRow = Selectable<RunTable> & { session_uuid: string; session_key: string; address_id: bigint };
 
 /** Runs with the names of their sessions; narrow it down and pass the rows to rowToRun. */
 export function selectRuns(db: Db) {
@@ -27,7 +27,7 @@ export function selectRuns(db: Db) {
     .selectFrom("runs as r")
     .innerJoin("sessions as s", "s.id", "r.session")
     .selectAll("r")
-    .select(["s.session_id as session_uuid", "s.session_key"]);
+    .select(["s.session_id as session_uuid", "s.session_key", "s.address_id"]);
 }
 
 /** The run with this id, in any state. */
@@ -141,6 +141,7 @@ export function rowToRun(row: RunRow): Run {
     session: row.session,
     sessionId: row.session_uuid,
     sessionKey: row.session_key,
+    addressId: row.address_id,
     agentId: row.agent_id,
     state: runStates[row.state] as RunState,
     readyAt: row.ready_at,

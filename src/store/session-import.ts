@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { Session } from "../domain/session.ts";
 import type { Db, Tx } from "./database.ts";
 import { rowToSession, sendPolicyCode, toCount } from "./session-row.ts";
-import { insertSession, type NewSession } from "./sessions.ts";
+import { findSessionByKey, insertSession, type NewSession } from "./sessions.ts";
 
 /** How a session stood when an import last wrote it: any difference is activity here. */
 export interface ImportMark {
@@ -12,9 +12,30 @@ export interface ImportMark {
   readonly sourceHash: Buffer;
 }
 
-/** Makes two imports of one session take turns; held until the transaction ends. */
-export async function lockImport(tx: Tx, sessionId: string): Promise<void> {
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`import ${sessionId}`}, 0))`.execute(tx);
+/** Makes two imports of one session, or under one key, take turns; held until the transaction ends. */
+export async function lockImport(tx: Tx, name: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`import ${name}`}, 0))`.execute(tx);
+}
+
+/**
+ * Finds an incarnation whose address a session imported under this key belongs to: the one that has the key, else one that
+ * had it. Undefined when there is none, or a deletion has ended the address.
+ */
+export async function findIncarnation(tx: Tx, sessionKey: string): Promise<Session | undefined> {
+  return (await findSessionByKey(tx, sessionKey)) ?? (await findSuperseded(tx, sessionKey));
+}
+
+async function findSuperseded(tx: Tx, sessionKey: string): Promise<Session | undefined> {
+  const row = await tx
+    .selectFrom("sessions as s")
+    .selectAll()
+    .where("session_key", "=", sessionKey)
+    .where(sql<boolean>`state = 3`)
+    .where(sql<boolean>`not exists (select from sessions d where d.address_id = s.address_id and d.state = 4)`)
+    .orderBy("id", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  return row === undefined ? undefined : rowToSession(row);
 }
 
 /** Finds a session by its identity in any state, tombstones included: what was deleted here stays deleted. */

@@ -18,7 +18,7 @@ export interface SessionFilter {
   readonly kinds: readonly SessionKind[];
   readonly agentIds: readonly string[];
   readonly label?: string;
-  /** Internal id of the session that spawned them. */
+  /** Address of the session that spawned them, in whatever incarnation. */
   readonly parent?: bigint;
   readonly updatedAfter?: Date;
 }
@@ -39,7 +39,7 @@ export async function listSessions(
  * Keyset on (updated_at, id). Whatever is filtered, rows come out of one index in order, or out of one index per agent
  * and kind of which the newest are merged: `kind = any(…) order by` would walk or sort everything (1,643 ms against
  * 0.9 ms for a rare kind among a million sessions). A scope that is no more than some of the rows is read from where
- * these are: by key, by spawn tree, by agent. States are literals, so that the partial indexes stay usable in generic plans.
+ * these are: by address, by spawn tree, by agent. States are literals, so that the partial indexes stay usable in generic plans.
  */
 export function sessionListQuery(
   scope: Scope,
@@ -103,22 +103,19 @@ interface Page {
 function partsOf(scope: Scope, filter: SessionFilter, page: Page): RawBuilder<unknown>[] {
   const reach = reachOf(scope);
   if (reach === "everything") return [sessionsOf(filter, page)];
-  const { agents, ownKey, tree } = reach;
+  const { agents, own, tree } = reach;
   if (filter.parent !== undefined || (filter.label !== undefined && agents !== undefined)) {
     return [oneIndex(filter, { ...page, where: sql`${whereVisible(scope)} and ${page.where}` })];
   }
   const agentIds = filter.agentIds.filter((id) => agents !== undefined && isAgentIn(agents, id));
   const anyAgent = filter.agentIds.length === 0;
-  const elsewhere = [
-    ...(agents === undefined ? [] : [sql`not ${whereAgent(agents, sql`agent_id`)}`]),
-    ...(ownKey === undefined ? [] : [sql`session_key <> ${ownKey}`]),
-  ];
+  const elsewhere = agents === undefined ? [] : [sql`not ${whereAgent(agents, sql`agent_id`)}`];
   return [
     ...(agents !== undefined && anyAgent
       ? [perAgent(agentsIn(agents, "sessions", whereListed(filter)), filter.kinds, page)]
       : []),
     ...(agentIds.length > 0 ? [sessionsOf({ ...filter, agentIds }, page)] : []),
-    ...(ownKey === undefined ? [] : [oneIndex(filter, page, sql`session_key = ${ownKey}`)]),
+    ...(own === undefined ? [] : [oneIndex(filter, page, sql`address_id = ${own}::bigint`)]),
     ...(tree === undefined ? [] : [oneIndex(filter, page, whereInTree(tree), ...elsewhere)]),
   ];
 }
@@ -149,16 +146,20 @@ function toCodes(kinds: readonly SessionKind[]): number[] {
   return [...new Set(kinds.map(kindCode))];
 }
 
-/** Children of one session, sessions of one label, one key or one spawn tree are few: one index finds them, the other filters look at the rows. */
+/** Children of one session, sessions of one label, one address or one spawn tree are few: one index finds them, the other filters look at the rows. */
 function oneIndex(filter: SessionFilter, page: Page, ...finders: RawBuilder<unknown>[]): RawBuilder<unknown> {
   const conditions = [
     ...finders,
-    ...(filter.parent === undefined ? [] : [sql`parent_id = ${filter.parent}`]),
+    ...(filter.parent === undefined ? [] : [whereParent(filter.parent)]),
     ...(filter.label === undefined ? [] : [sql`label = ${filter.label}`]),
     ...(filter.agentIds.length === 0 ? [] : [sql`agent_id = any(${[...filter.agentIds]}::text[])`]),
     ...(filter.kinds.length === 0 ? [] : [sql`kind = any(${toCodes(filter.kinds)}::smallint[])`]),
   ];
   return sql`select * from sessions where ${sql.join(conditions, sql` and `)} and ${page.where} ${page.tail}`;
+}
+
+function whereParent(address: bigint): RawBuilder<unknown> {
+  return sql`path[cardinality(path) - 1] = ${address}::bigint`;
 }
 
 function merged(from: RawBuilder<unknown>, where: RawBuilder<unknown>, page: Page): RawBuilder<unknown> {
@@ -185,29 +186,48 @@ function pageConditions(filter: SessionFilter, position: SessionPosition | undef
   );
 }
 
-/** Adds the names of parents and roots, in one query for all rows and none when nobody was spawned. */
+/**
+ * Adds the names of parents and roots, in one query for all rows and none when nobody was spawned. The root is the
+ * incarnation its key leads to now, or the newest when it was deleted.
+ */
 export async function nameRelatives(db: Db, sessions: readonly Session[]): Promise<SessionRow[]> {
-  const relatives = new Set(sessions.flatMap((session) => session.path.slice(0, 1).concat(session.parentId ?? [])));
-  for (const { id } of sessions) relatives.delete(id);
-  const known = new Map<bigint, Relative>(sessions.map((session) => [session.id, session]));
-  for (const row of await findRelatives(db, [...relatives])) known.set(row.id, row);
+  const relatives = await findRelatives(
+    db,
+    sessions.filter((session) => !isCurrentRoot(session)).map(({ id }) => id),
+  );
   return sessions.map((session) => {
-    const parent = session.parentId === undefined ? undefined : known.get(session.parentId);
+    const named = relatives.get(session.id);
     return {
       ...session,
-      rootSessionId: known.get(session.rootId)?.sessionId ?? session.sessionId,
-      ...(parent === undefined ? {} : { parentSessionKey: parent.sessionKey }),
+      rootSessionId: named?.root ?? session.sessionId,
+      ...(named?.parent == null ? {} : { parentSessionKey: named.parent }),
     };
   });
 }
 
-type Relative = Pick<Session, "id" | "sessionId" | "sessionKey">;
+function isCurrentRoot({ path, state }: Session): boolean {
+  return path.length === 1 && (state === "active" || state === "archived");
+}
 
-async function findRelatives(db: Db, ids: readonly bigint[]): Promise<Relative[]> {
-  if (ids.length === 0) return [];
-  return db
-    .selectFrom("sessions")
-    .select(["id", "session_id as sessionId", "session_key as sessionKey"])
-    .where("id", "=", sql<bigint>`any(${[...ids]}::bigint[])`)
-    .execute();
+async function findRelatives(db: Db, ids: readonly bigint[]) {
+  if (ids.length === 0) return new Map<bigint, Relatives>();
+  const { rows } = await relativesQuery(ids).execute(db);
+  return new Map(rows.map((row) => [row.id, row]));
+}
+
+interface Relatives {
+  readonly id: bigint;
+  readonly parent: string | null;
+  readonly root: string | null;
+}
+
+export function relativesQuery(ids: readonly bigint[]) {
+  return sql<Relatives>`
+    select s.id, p.session_key as parent, r.session_id as root
+    from sessions s
+    left join sessions p on p.id = s.parent_id
+    left join lateral (
+      select session_id from sessions where address_id = s.root_id order by (state in (1, 2)) desc, id desc limit 1
+    ) r on true
+    where s.id = any(${[...ids]}::bigint[])`;
 }

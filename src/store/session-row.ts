@@ -36,6 +36,7 @@ export function rowToSession(row: Selectable<SessionTable>): Session {
     ...settingsOf(row),
     ...countersOf(row),
     ...routeOf(row),
+    addressId: row.address_id,
     ...(row.parent_id === null ? {} : { parentId: row.parent_id }),
     rootId: row.root_id,
     path: row.path.map(BigInt),

@@ -45,8 +45,10 @@ export interface NewSession {
   readonly lastChannel?: string;
   readonly lastTo?: string;
   readonly deliveryRoute?: DeliveryRoute;
-  /** Its parent; absent for a root. */
+  /** Its parent; absent for a root. Not looked at when it succeeds another incarnation. */
   readonly parent?: Pick<Session, "id" | "path">;
+  /** Another incarnation, whose address and place in the spawn tree it gets; absent = an address of its own. */
+  readonly succeeds?: Pick<Session, "addressId" | "parentId" | "path">;
   /** Absent = now. */
   readonly createdAt?: Date;
   /** Absent = now. */
@@ -119,7 +121,7 @@ export async function insertSession(tx: Tx, fields: NewSession, now: Date): Prom
 export async function insertSessionIfAbsent(tx: Tx, fields: NewSession, now: Date): Promise<Session | undefined> {
   const next = await sql<{ id: bigint }>`select nextval(pg_get_serial_sequence('sessions', 'id')) as id`.execute(tx);
   const id = BigInt(next.rows[0]!.id);
-  const path = [...(fields.parent?.path ?? []), id];
+  const path = fields.succeeds?.path ?? [...(fields.parent?.path ?? []), id];
   const row = await tx
     .insertInto("sessions")
     .values({
@@ -153,9 +155,10 @@ export async function insertSessionIfAbsent(tx: Tx, fields: NewSession, now: Dat
       route_to: fields.deliveryRoute?.to ?? null,
       route_account_id: fields.deliveryRoute?.accountId ?? null,
       route_thread_id: fields.deliveryRoute?.threadId ?? null,
-      parent_id: fields.parent?.id ?? null,
+      address_id: fields.succeeds?.addressId ?? id,
+      parent_id: (fields.succeeds === undefined ? fields.parent?.id : fields.succeeds.parentId) ?? null,
       root_id: path[0]!,
-      path,
+      path: [...path],
       created_at: fields.createdAt ?? now,
       updated_at: fields.updatedAt ?? now,
       archived_at: fields.archivedAt ?? null,

@@ -13,7 +13,7 @@ export function whereVisible(scope: Scope, alias = "sessions"): RawBuilder<boole
   if (reach === "everything") return sql<boolean>`true`;
   const conditions = [
     ...(reach.agents === undefined ? [] : [whereAgent(reach.agents, sql.ref(`${alias}.agent_id`))]),
-    ...(reach.ownKey === undefined ? [] : [sql`${sql.ref(`${alias}.session_key`)} = ${reach.ownKey}`]),
+    ...(reach.own === undefined ? [] : [sql`${sql.ref(`${alias}.address_id`)} = ${reach.own}::bigint`]),
     ...(reach.tree === undefined ? [] : [whereInTree(reach.tree, alias)]),
   ];
   return sql<boolean>`(${sql.join(conditions, sql` or `)})`;
@@ -23,8 +23,8 @@ export function whereVisible(scope: Scope, alias = "sessions"): RawBuilder<boole
 export interface Reach {
   /** All sessions of these agents. */
   readonly agents?: AgentSet;
-  /** Every incarnation of the requester's key. */
-  readonly ownKey?: string;
+  /** Every incarnation of the requester's address. */
+  readonly own?: bigint;
   /** The requester and what was spawned from it. */
   readonly tree?: Requester;
 }
@@ -43,9 +43,9 @@ export function reachOf(scope: Scope): Reach | "everything" {
     case "agents":
       return { agents: toAgentSet([], scope.patterns) };
     case "self":
-      return { ownKey: scope.requester.sessionKey };
+      return { own: scope.requester.addressId };
     case "tree":
-      return { ownKey: scope.requester.sessionKey, tree: scope.requester };
+      return { tree: scope.requester };
     case "agent":
       return { agents: toAgentSet([scope.requester.agentId], []), tree: scope.requester };
     case "all":
@@ -53,10 +53,10 @@ export function reachOf(scope: Scope): Reach | "everything" {
   }
 }
 
-/** Descendants, itself included: the root narrows it down to one spawn tree by index, the path decides. */
-export function whereInTree({ rootId, session }: Requester, alias = "sessions"): RawBuilder<boolean> {
+/** The requester, in every incarnation, and its descendants: the root narrows it down to one spawn tree by index, the path decides. */
+export function whereInTree({ rootId, addressId }: Requester, alias = "sessions"): RawBuilder<boolean> {
   const column = (name: string) => sql.ref(`${alias}.${name}`);
-  return sql<boolean>`(${column("root_id")} = ${rootId}::bigint and ${session}::bigint = any(${column("path")}))`;
+  return sql<boolean>`(${column("root_id")} = ${rootId}::bigint and ${addressId}::bigint = any(${column("path")}))`;
 }
 
 export function whereAgent({ ids, patterns }: AgentSet, agentId: RawBuilder<unknown>): RawBuilder<boolean> {

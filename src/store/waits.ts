@@ -21,25 +21,29 @@ export interface NewWait {
   readonly waitId: string;
   readonly waiter: bigint;
   readonly target: bigint;
+  /** The run of `target` that is waited for; it may be about to be stored. */
+  readonly targetRunId: string;
   readonly expiresAt: Date;
 }
 
 /**
  * Adds a wait and returns the live ones that follow from its target: who that waits for, and they in turn. The walk is
- * bounded by the sessions that wait; none is visited twice.
+ * bounded by the sessions that wait; none is visited twice. A wait is over with its run, whenever its holder hears of that.
  */
 export async function insertWait(tx: Tx, wait: NewWait, now: Date): Promise<WaitEdge[]> {
+  const live = sql`w.expires_at > ${now} and not exists (
+    select from runs where run_id = w.target_run and ended_at is not null)`;
   const { rows } = await sql<{ waiter: bigint; target: bigint }>`
     with recursive reached (session) as (
       select ${wait.target}::bigint
       union
-      select w.target_session from reached join waits w on w.waiter_session = reached.session where w.expires_at > ${now}
+      select w.target_session from reached join waits w on w.waiter_session = reached.session where ${live}
     ), added as (
-      insert into waits (wait_id, waiter_session, target_session, expires_at)
-      values (${wait.waitId}::uuid, ${wait.waiter}, ${wait.target}, ${wait.expiresAt})
+      insert into waits (wait_id, waiter_session, target_session, target_run, expires_at)
+      values (${wait.waitId}::uuid, ${wait.waiter}, ${wait.target}, ${wait.targetRunId}::uuid, ${wait.expiresAt})
     )
     select distinct w.waiter_session as waiter, w.target_session as target
-    from reached join waits w on w.waiter_session = reached.session where w.expires_at > ${now}`.execute(tx);
+    from reached join waits w on w.waiter_session = reached.session where ${live}`.execute(tx);
   return rows;
 }
 

@@ -1,11 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
+import { deleteSession } from "../../src/app/delete-session.ts";
 import { getRun } from "../../src/app/get-run.ts";
+import { getSession } from "../../src/app/get-session.ts";
 import { listSessions } from "../../src/app/list-sessions.ts";
 import { resetSession } from "../../src/app/reset-session.ts";
 import { type Config, parseConfig } from "../../src/config/schema.ts";
 import { AppError } from "../../src/domain/errors.ts";
 import type { Principal } from "../../src/domain/principal.ts";
+import type { Session } from "../../src/domain/session.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { actingAs, addSession, countRows, operator, send } from "../support/session-tools.ts";
 
@@ -89,6 +92,71 @@ describe("sends", () => {
     expect(await countRows(app, "sessions")).toBe(2);
     const tree = await testApp({ replicaOf: app, config: fleetWith({}) });
     await denialOf(send(tree, { session: "agent:nova:main", principal }));
+  });
+});
+
+describe("resets", () => {
+  const keysFor = async (app: TestApp, principal: Principal, fields: object = {}) =>
+    (await list(app, principal, fields)).sessions.map(({ sessionKey }) => sessionKey).sort();
+  const renew = async (app: TestApp, session: string) =>
+    (await resetSession(app, { principal: operator, requestId: randomUUID(), session })).session;
+  const spawn = (app: TestApp, agentId: string, parent: Session) =>
+    addSession(app, `agent:${agentId}:subagent:${randomUUID()}`, { parent });
+
+  test.each(["tree", "agent"] as const)(
+    "C116, C126: under %s children outlive the incarnation that spawned them",
+    async (visibility) => {
+      const app = await testApp({ config: fleetWith({ sessions: { visibility } }) });
+      const first = await addSession(app, "agent:nova:main");
+      const child = await spawn(app, "otter", first);
+      const expected = [first.sessionKey, child.sessionKey];
+      let current: Session = first;
+      for (let n = 1; n <= 2; n++) {
+        current = await renew(app, first.sessionKey);
+        expected.push((await spawn(app, "quill", current)).sessionKey);
+        expect(await keysFor(app, actingAs(current))).toEqual([...expected].sort());
+        expect(await keysFor(app, actingAs(current), { parent: "main" })).toEqual(expected.slice(1).sort());
+      }
+      await renew(app, child.sessionKey);
+      expect(await keysFor(app, actingAs(current))).toEqual([...expected].sort());
+      expect(await keysFor(app, actingAs(first))).toEqual([...expected].sort());
+      const { run } = await send(app, { session: child.sessionKey });
+      expect(await getRun(app, actingAs(current), run.runId)).toMatchObject({ sessionKey: child.sessionKey });
+    },
+  );
+
+  test("C116: under self an earlier incarnation is read by its id, as what it sent is", async () => {
+    const app = await testApp({ config: fleetWith({ sessions: { visibility: "self" } }) });
+    const first = await addSession(app, "agent:nova:main");
+    const { run } = await send(app, { session: "current", principal: actingAs(first) });
+    await renew(app, first.sessionKey);
+    const current = actingAs(await renew(app, first.sessionKey));
+    const found = await getSession(app, { principal: current, session: first.sessionId });
+    expect(found).toMatchObject({ state: "superseded", sessionKey: first.sessionKey });
+    expect(await getRun(app, current, run.runId)).toMatchObject({ sessionId: first.sessionId });
+  });
+
+  test("a session created after a deletion inherits nothing from its key", async () => {
+    const app = await testApp({ config: fleetWith({}) });
+    const first = await addSession(app, "agent:nova:main");
+    const other = await addSession(app, "agent:otter:main");
+    const child = await spawn(app, "nova", first);
+    const sent = await send(await testApp({ replicaOf: app, config: reaching(["*"]) }), {
+      session: other.sessionKey,
+      principal: actingAs(first),
+    });
+    const second = await renew(app, first.sessionKey);
+    expect((await getRun(app, actingAs(second), sent.run.runId)).runId).toBe(sent.run.runId);
+    await deleteSession(app, { principal: operator, requestId: randomUUID(), session: first.sessionKey });
+    const fresh = await addSession(app, first.sessionKey);
+    expect(fresh).toMatchObject({ addressId: fresh.id, rootId: fresh.id, path: [fresh.id] });
+    expect(await keysFor(app, actingAs(fresh))).toEqual([fresh.sessionKey]);
+    expect(await keysFor(app, actingAs(fresh), { parent: "current" })).toEqual([]);
+    for (const session of [first.sessionId, child.sessionId, child.sessionKey]) {
+      const look = getSession(app, { principal: actingAs(fresh), session });
+      expect(await denialOf(look)).toMatchObject({ kind: "visibility_denied" });
+    }
+    expect(await denialOf(getRun(app, actingAs(fresh), sent.run.runId))).toMatchObject({ kind: "visibility_denied" });
   });
 });
 

@@ -114,7 +114,8 @@ describe("resetSession", () => {
     const { session, previousSessionId } = await resetSession(app, call("cron:job-9"));
     expect(previousSessionId).toBe(old.sessionId);
     expect(session).toMatchObject({ sessionKey: old.sessionKey, kind: "cron", messageCount: 0, ...kept });
-    expect(session).toMatchObject({ parentId: parent.id, path: [parent.id, session.id], createdAt: app.clock.now() });
+    expect(session).toMatchObject({ parentId: parent.id, addressId: old.id, path: [parent.id, old.id] });
+    expect(session.createdAt).toEqual(app.clock.now());
     for (const name of Object.keys({ ...figures, ...flags })) expect(session).not.toHaveProperty(name);
     expect(session.sessionId).not.toBe(old.sessionId);
   });

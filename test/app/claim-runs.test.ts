@@ -132,6 +132,7 @@ describe("a run token", () => {
       sessionId: session.sessionId,
       sessionKey: session.sessionKey,
       agentId: "main",
+      addressId: session.addressId,
       rootId: session.rootId,
       runId: run.runId,
     });

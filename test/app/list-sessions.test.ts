@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { archiveSession } from "../../src/app/archive-session.ts";
+import { deleteSession } from "../../src/app/delete-session.ts";
 import { getSession } from "../../src/app/get-session.ts";
 import { type ListSessionsInput, listSessions, type SessionPagePosition } from "../../src/app/list-sessions.ts";
 import { resetSession } from "../../src/app/reset-session.ts";
@@ -146,17 +147,21 @@ test("parents and roots are named, also when they are on another page, archived 
   const root = await addSession(app, "agent:nova:main");
   const child = await addSession(app, `agent:nova:subagent:${randomUUID()}`, { parent: root });
   const grandchild = await addSession(app, `agent:otter:subagent:${randomUUID()}`, { parent: child });
-  await resetSession(app, { principal: operator, requestId: randomUUID(), session: root.sessionId });
+  const reset = { principal: operator, requestId: randomUUID(), session: root.sessionId };
+  const { sessionId: rootSessionId } = (await resetSession(app, reset)).session;
   const children = await list(app, { parent: child.sessionKey });
   expect(children.sessions).toMatchObject([
-    { sessionKey: grandchild.sessionKey, parentSessionKey: child.sessionKey, rootSessionId: root.sessionId },
+    { sessionKey: grandchild.sessionKey, parentSessionKey: child.sessionKey, rootSessionId },
   ]);
   expect(children.sessions[0]?.path).toEqual([root.id, child.id, grandchild.id]);
   expect(await keys(app, { parent: root.sessionId })).toEqual([child.sessionKey]);
   expect(await getSession(app, { principal: operator, session: root.sessionId })).toMatchObject({
-    rootSessionId: root.sessionId,
+    rootSessionId,
     state: "superseded",
   });
+  await deleteSession(app, { ...reset, requestId: randomUUID(), session: root.sessionKey });
+  await addSession(app, root.sessionKey);
+  expect((await list(app, { parent: child.sessionKey })).sessions).toMatchObject([{ rootSessionId }]);
 });
 
 describe("message tails", () => {

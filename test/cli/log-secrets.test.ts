@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { Role } from "#gen/agentsessions/v1/message_pb.js";
 import { parseConfig } from "../../src/config/schema.ts";
 import { runCli, serveCli, temporaryDirectory } from "../support/cli.ts";
 import { testDatabase } from "../support/database.ts";
@@ -66,8 +67,9 @@ it("no line of the log at level debug has a token, a key, or a word of what was 
   const { runToken, leaseToken, run } = runs[0]!;
   await clientsOf(transportTo(server.url, "grpc", { token: runToken })).sessions.getSession({ session: "current" });
   await attempt(clientsOf(transportTo(server.url, "grpc", { token: runToken })).sessions.getSession({ session: peer }));
-  await hosts.completeRun({ runId: run!.runId, leaseToken, message: { text: said } });
-  await attempt(hosts.completeRun({ runId: run!.runId, leaseToken: `${leaseToken}x`, message: { text: said } }));
+  const message = { role: Role.ASSISTANT, parts: [{ content: { case: "text" as const, value: { text: said } } }] };
+  await hosts.completeRun({ runId: run!.runId, leaseToken, message });
+  await attempt(hosts.completeRun({ runId: run!.runId, leaseToken: `${leaseToken}x`, message }));
   for (const body of [`{"session":"${peer}","message":"${said}"`, `{"sesion":"${peer}","message":"${said}"}`]) {
     const headers = { "content-type": "application/json", authorization: `Bearer ${apiToken}` };
     await (

@@ -35,14 +35,18 @@ async function countingProxy(url: string): Promise<{ direct: string; connections
   let count = 0;
   const proxy = createServer((socket) => {
     count++;
-    const onward = connectTcp({ host: target.hostname, port: Number(target.port) });
+    const directory = target.searchParams.get("host");
+    const port = Number(target.port || 5432);
+    const onward = connectTcp(directory ? { path: `${directory}/.s.PGSQL.${port}` } : { host: target.hostname, port });
     socket.on("error", () => onward.destroy()).pipe(onward);
     onward.on("error", () => socket.destroy()).pipe(socket);
   }).listen(0, "127.0.0.1");
   await once(proxy, "listening");
   closeAfterFile(async () => void proxy.close());
-  target.host = `127.0.0.1:${(proxy.address() as AddressInfo).port}`;
-  return { direct: target.href, connections: () => count };
+  const direct = new URL(url);
+  direct.host = `127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  direct.searchParams.delete("host");
+  return { direct: direct.href, connections: () => count };
 }
 
 describe("agentsessions serve", () => {
@@ -154,6 +158,14 @@ describe("agentsessions serve", () => {
     await expect.poll(async () => (await health.check({})).status).toBe(2);
     server.process.kill("SIGINT");
     expect(await server.exit).toBe(130);
+  });
+
+  it("C128: warns when all who write to a main session share it", { timeout: slow }, async () => {
+    const config = await configFile('{ session: { scope: "global" } }');
+    const server = await serveCli(["--config", config], { env: await onDatabase() });
+    await expect.poll(() => server.stderr).toContain('session.scope is \\"global\\"');
+    server.process.kill("SIGTERM");
+    expect(await server.exit).toBe(0);
   });
 
   it("outlives the terminal it was started in", { timeout: slow }, async () => {

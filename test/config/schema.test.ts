@@ -120,6 +120,23 @@ describe("agents", () => {
   });
 });
 
+describe("channels", () => {
+  it("names owners by channel (S7.2)", () => {
+    expect(defaultConfig().channels).toEqual({});
+    const { channels } = parseConfig({ channels: { telegram: { owners: ["42"] }, discord: {} } });
+    expect(channels).toEqual({ telegram: { owners: ["42"] }, discord: { owners: [] } });
+  });
+
+  it.each([
+    [{ Telegram: {} }, "channels.Telegram"],
+    [{ telegram: { owners: [42] } }, "channels.telegram.owners[0]"],
+    [{ telegram: { owner: ["42"] } }, "channels.telegram.owner"],
+    [[], "channels"],
+  ])("refuses %j", (channels, path) => {
+    expect(oneProblem({ channels })[0]).toBe(path);
+  });
+});
+
 describe("tools", () => {
   it("lets agents see their own tree, and no agent another one, unless it says otherwise (S8.1, S8.2)", () => {
     expect(defaultConfig().tools).toEqual({

@@ -35,7 +35,7 @@ sandbox, under any of the four but \`self\`, as long as \`agents.defaults.sandbo
 |---|---|
 | all | Every session and run |
 | own | The session that calls, and what its key meant before a reset |
-| spawned | Sessions that it spawned, that these spawned, and so on, whatever agent runs them |
+| spawned | Sessions that it spawned, before a reset too, that these spawned, and so on, whatever agent runs them |
 | own agent | Every session of the same agent: other people's chats with it too |
 | allowed agents | Every session of the agents that \`tools.agentToAgent\` lets this one reach (off by default) |
 | sent | Runs that it started in other sessions by sending to them |
@@ -104,9 +104,9 @@ function scopeOf({ verb }: Access, visibility: Visibility, sandboxed: boolean): 
 /** Words of the legend, each with the relations that must all be in reach for it to be said. */
 const words: readonly (readonly [string, readonly Relation[]])[] = [
   ["own", ["own", "earlier incarnation"]],
-  ["own agent", ["sibling", "parent", "same agent, other tree", "child of an earlier incarnation"]],
+  ["own agent", ["sibling", "parent", "same agent, other tree", "its key before a deletion"]],
   ["allowed agents", ["reachable agent"]],
-  ["spawned", ["child", "grandchild", "child run by another agent"]],
+  ["spawned", ["child", "grandchild", "child run by another agent", "child of an earlier incarnation"]],
 ];
 
 function describe(scope: Scope, isRun: boolean): string {

@@ -10,6 +10,7 @@ const run: RunView = {
   session: 1n,
   sessionId: "s",
   sessionKey: "agent:nova:main",
+  addressId: 1n,
   agentId: "nova",
   state: "ready",
   readyAt: at,

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import {
   evaluateSendPolicy,
+  mayCommand,
   parseSendCommand,
   type SendPolicy,
   type SendRule,
@@ -115,4 +116,15 @@ test.each([
   ["", undefined],
 ])("S7.2: %j is %s", (text, command) => {
   expect(parseSendCommand(text)).toBe(command);
+});
+
+test.each([
+  [{ role: "operator" }, true],
+  [{ role: "sender", channel: "telegram", senderId: "42" }, true],
+  [{ role: "sender", channel: "Telegram", senderId: "42" }, true],
+  [{ role: "sender", channel: "telegram", senderId: "4" }, false],
+  [{ role: "sender", channel: "discord", senderId: "42" }, false],
+  [{ role: "sender", channel: "constructor", senderId: "42" }, false],
+] as const)("S7.2: whether %j may command is %s", (speaker, may) => {
+  expect(mayCommand({ telegram: { owners: ["42"] }, discord: { owners: [] } }, speaker)).toBe(may);
 });

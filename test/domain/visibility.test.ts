@@ -9,11 +9,13 @@ import {
   seesEverything,
   type Visibility,
 } from "../../src/domain/visibility.ts";
-import { node, novaAndOtter, type Relation, relations, requester } from "../support/spawn-tree.ts";
+import { node, novaAndOtter, type Relation, relations, requester, reset } from "../support/spawn-tree.ts";
 
 const own: Relation[] = ["own", "earlier incarnation"];
-const tree: Relation[] = [...own, "child", "grandchild", "child run by another agent"];
-const agent: Relation[] = [...tree, "child of an earlier incarnation", "sibling", "parent", "same agent, other tree"];
+const spawned = ["child", "grandchild", "child run by another agent", "child of an earlier incarnation"] as const;
+const tree: Relation[] = [...own, ...spawned];
+const gone = ["its key before a deletion", "child of its key before a deletion"] as const;
+const agent: Relation[] = [...tree, ...gone, "sibling", "parent", "same agent, other tree"];
 const all: Relation[] = [...agent, "reachable agent"];
 
 function visible(scope: Scope): string[] {
@@ -69,6 +71,13 @@ describe("S8.1–S8.3: what a session sees", () => {
     const off = { enabled: false, allow: [] };
     for (const visibility of ["tree", "agent", "all"] as const) {
       expect(visible(scopeUnder(visibility, "clamped", off))).toContain("child run by another agent");
+    }
+  });
+
+  test("C116: whichever incarnation calls, it sees all of them and what each spawned", () => {
+    const rules = { visibility: "tree", agentToAgent: novaAndOtter, sandboxVisibility: "spawned" } as const;
+    for (const caller of [requester, reset(requester, 30), relations["earlier incarnation"]]) {
+      expect(visible(evaluateScope(rules, caller, false)).sort()).toEqual([...tree].sort());
     }
   });
 

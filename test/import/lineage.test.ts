@@ -1,4 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
+import { deleteSession } from "../../src/store/sessions.ts";
+import { inTransaction } from "../../src/store/transaction.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { id, reasons, row, runImport, sessionRow, stateDirectory, texts, transcript } from "./support.ts";
 
@@ -119,6 +121,30 @@ describe("keys and ids that occur more than once", () => {
       expect(await sessionRow(app, id(n))).toMatchObject({ state, session_key: "agent:main:cron:job" });
     }
     expect(await texts(app, id(3))).toEqual(["an earlier run"]);
+  });
+
+  it("share one address and one place in the spawn tree, whichever came first, until it is deleted", async () => {
+    const main = row(id(9));
+    const twin = (n: number) => row(id(n), { updatedAt: n, spawnedBy: "agent:main:main" });
+    const kid = row(id(8), { spawnedBy: "agent:main:cron:job" });
+    const states = [
+      { "agent:main:main": main, "agent:main:cron:job:run:r1": twin(1) },
+      { "agent:main:main": main, "agent:main:cron:job": row(id(2), { updatedAt: 2 }), "agent:main:subagent:kid": kid },
+      { "agent:main:main": main, "agent:main:cron:job": twin(3) },
+      { "agent:main:cron:job": twin(4), "cron:job": twin(3) },
+    ];
+    for (const rows of states) await runImport(app, await stateDirectory({ [store]: rows }));
+    const [first, ...others] = await Promise.all([1, 2, 3, 4].map((n) => sessionRow(app, id(n))));
+    const { address_id, root_id, path, parent_id } = first!;
+    expect(address_id).toBe(first!.id);
+    for (const other of others) expect(other).toMatchObject({ address_id, root_id, path, parent_id });
+    expect(others.map((other) => other?.state)).toEqual([3, 3, 1]);
+    expect((await sessionRow(app, id(8)))?.path.map(BigInt).slice(0, -1)).toEqual(path.map(BigInt));
+
+    await inTransaction(app.db, (tx) => deleteSession(tx, others[2]!.id));
+    await runImport(app, await stateDirectory({ [store]: { "agent:main:cron:job": twin(5) } }));
+    const fresh = (await sessionRow(app, id(5)))!;
+    expect(fresh).toMatchObject({ state: 1, address_id: fresh.id });
   });
 
   it("report a second address of one session as lost", async () => {

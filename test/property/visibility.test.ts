@@ -24,8 +24,8 @@ test("S8.1–S8.3: the scope is the rule as the specification words it", () => {
     fc.property(anyRules, anySessions, fc.boolean(), (rules, sessions, sandboxed) => {
       const clamped = sandboxed && rules.sandboxVisibility === "spawned";
       const worded = (requester: Requester, target: Target) => {
-        const own = target.sessionKey === requester.sessionKey;
-        const inTree = own || target.path.includes(requester.session);
+        const own = target.addressId === requester.addressId;
+        const inTree = own || target.path.includes(requester.addressId);
         const sameAgent = target.agentId === requester.agentId;
         const reached = evaluateAgentAccess(rules.agentToAgent, requester.agentId, target.agentId).allowed;
         const bySetting = { self: own, tree: inTree, agent: inTree || sameAgent, all: inTree || reached };

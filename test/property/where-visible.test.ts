@@ -8,8 +8,7 @@ import { listRuns } from "../../src/store/run-list.ts";
 import { hidesSessions, listSessions, type SessionFilter } from "../../src/store/session-list.ts";
 import { whereVisible } from "../../src/store/visible.ts";
 import { testDatabase } from "../support/database.ts";
-import { anyRules, anySessions } from "../support/random-worlds.ts";
-import type { Node } from "../support/spawn-tree.ts";
+import { type AnyNode, anyRules, anySessions } from "../support/random-worlds.ts";
 
 let db: Db;
 beforeAll(async () => {
@@ -17,7 +16,7 @@ beforeAll(async () => {
 });
 
 /** A session of a world, with what makes lists include it or not. */
-interface Stored extends Node {
+interface Stored extends AnyNode {
   readonly sessionId: string;
   readonly kind: "main" | "group" | "other";
   readonly label: "a" | "b" | undefined;
@@ -49,7 +48,7 @@ const anyWorld = fc
   .tuple(anySessions, fc.array(traits, { minLength: 10, maxLength: 10 }))
   .map(([nodes, seeds]) => toWorld(nodes, seeds));
 
-function toWorld(nodes: readonly Node[], seeds: readonly Traits[]): Stored[] {
+function toWorld(nodes: readonly AnyNode[], seeds: readonly Traits[]): Stored[] {
   const newest = new Map(nodes.map((each, index) => [each.sessionKey, index]));
   const world: Stored[] = [];
   for (const [index, each] of nodes.entries()) {
@@ -76,9 +75,9 @@ async function store(world: readonly Stored[]): Promise<void> {
   await sql`delete from sessions`.execute(db);
   for (const each of world) {
     await sql`
-      insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, state, reserved, label, parent_id, root_id, path, created_at, updated_at, archived_at)
+      insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, state, reserved, label, address_id, parent_id, root_id, path, created_at, updated_at, archived_at)
       values (${each.session}, ${each.sessionId}, ${each.sessionKey}, ${each.agentId}, ${kinds[each.kind]}, 1, ${states[each.state]}, ${each.reserved},
-        ${each.label ?? null}, ${each.path.at(-2) ?? null}, ${each.rootId}, ${[...each.path]}::bigint[], ${each.updatedAt}, ${each.updatedAt},
+        ${each.label ?? null}, ${each.addressId}, ${each.parent}, ${each.rootId}, ${[...each.path]}::bigint[], ${each.updatedAt}, ${each.updatedAt},
         ${each.state === "archived" ? each.updatedAt : null})`.execute(db);
     await sql`
       insert into runs (id, run_id, session, agent_id, state, ready_at, created_at, ended_at, provenance, source_session_id) overriding system value
@@ -153,15 +152,15 @@ test("isInScope and its SQL agree: one by one, in lists of sessions, in what is 
           }>`select id from sessions where ${whereVisible(scope)} order by id`.execute(db);
           expect(rows.map(({ id }) => id)).toEqual(visible.map(({ session }) => session));
 
-          const parent = parentIndex === null ? undefined : world[parentIndex]?.session;
-          const coarse: SessionFilter = { ...rest, ...(parent !== undefined && { parent }) };
+          const parent = parentIndex === null ? undefined : world[parentIndex];
+          const coarse: SessionFilter = { ...rest, ...(parent !== undefined && { parent: parent.addressId }) };
           const filter = { ...coarse, ...(label !== undefined && { label }) };
           const listed = visible.filter((target) => isListed(target, filter)).sort(newestFirst);
           expect(await listAll(scope, filter)).toEqual(listed.map(({ session }) => session));
           const hidden = world.some((target) => isListed(target, coarse) && !isInScope(scope, target));
           expect(await hidesSessions(db, scope, filter)).toBe(hidden);
 
-          await checkRuns(world, scope, coarse);
+          await checkRuns(world, scope, coarse, parent);
         }
       },
     ),
@@ -169,12 +168,16 @@ test("isInScope and its SQL agree: one by one, in lists of sessions, in what is 
   );
 });
 
-async function checkRuns(world: readonly Stored[], scope: Scope, { agentIds, parent }: SessionFilter): Promise<void> {
-  const own = "requester" in scope ? scope.requester.sessionKey : undefined;
+async function checkRuns(
+  world: readonly Stored[],
+  scope: Scope,
+  { agentIds }: SessionFilter,
+  session: Stored | undefined,
+): Promise<void> {
+  const own = "requester" in scope ? scope.requester.addressId : undefined;
   const mayRead = (target: Stored) =>
-    !target.reserved && (isInScope(scope, target) || (own !== undefined && target.sentBy?.sessionKey === own));
+    !target.reserved && (isInScope(scope, target) || (own !== undefined && target.sentBy?.addressId === own));
   const [agentId] = agentIds;
-  const session = world.find((each) => each.session === parent);
   for (const done of [undefined, true, false]) {
     const wanted = world.filter(
       (target) =>

@@ -167,7 +167,8 @@ interface Walk {
 
 function reaches({ scope, world }: Walk, probe: string, { session, run }: WorldTarget, isRun: boolean): boolean {
   if (session.reserved) return false;
-  if (isRun && "requester" in scope && run.provenance.sourceSessionKey === world.requester.sessionKey) return true;
+  if (isRun && "requester" in scope && run.provenance.sourceSessionId === world.targets["own"]!.session.sessionId)
+    return true;
   return isInScope(verbOf(probe) === "change" ? scopeForChange(scope) : scope, session);
 }
 
@@ -205,6 +206,17 @@ function namesOf({ sessionId, sessionKey, agentId, state, reserved }: WorldTarge
 
 const missingId = randomUUID();
 
+async function listRunIds(runs: TestClients["runs"]): Promise<Set<string>> {
+  const ids = new Set<string>();
+  let pageToken = "";
+  do {
+    const page = await runs.listRuns({ pageSize: 200, pageToken });
+    for (const { runId } of page.runs) ids.add(runId);
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  return ids;
+}
+
 describe.each(Object.keys(worlds))("visibility %s", (setting) => {
   describe.each(["nova", "boxed"])("a session of %s", (agentId) => {
     let caller: Walk;
@@ -238,7 +250,7 @@ describe.each(Object.keys(worlds))("visibility %s", (setting) => {
       const effective = effectiveVisibility(visibilityRules(config), isSandboxed(config, agentId));
       expect(SessionVisibility[visibility]).toBe(effective.toUpperCase());
       expect(hiddenByVisibility).toBe(!(effective === "all" && setting === "all, with everybody"));
-      const ids = new Set((await runs.listRuns({ pageSize: 200 })).runs.map(({ runId }) => runId));
+      const ids = await listRunIds(runs);
       for (const target of targets) expect(ids.has(target.run.runId)).toBe(reaches(caller, "GetRun", target, true));
     });
 
@@ -287,11 +299,11 @@ describe("an agent host", () => {
       agents: [{ agentId: "nova" }],
     });
     for (const call of [
-      register("of-nova", "otter"),
-      claim("of-nova", ["otter"]),
-      hosts.drainHost({ requestId: randomUUID(), hostId: "of-nova", instanceId }),
+      () => register("of-nova", "otter"),
+      () => claim("of-nova", ["otter"]),
+      () => hosts.drainHost({ requestId: randomUUID(), hostId: "of-nova", instanceId }),
     ]) {
-      expect(await outcomeOf(call)).toContain('"host_id":"of-nova"');
+      expect(await outcomeOf(call())).toContain('"host_id":"of-nova"');
     }
   });
 });
@@ -319,7 +331,7 @@ describe("last", () => {
       const clients = servers.get("agent")!.clients("grpc", { token: world.token });
       await walk({ scope, world, clients, mayCall: () => true }, resetProbe, false);
       const byId = await clients.sessions.getSession({ session: "current" });
-      const byKey = await clients.sessions.getSession({ session: world.requester.sessionKey });
+      const byKey = await clients.sessions.getSession({ session: world.targets["own"]!.session.sessionKey });
       expect(byId.session?.sessionId).toBe(world.targets["own"]!.session.sessionId);
       expect(byKey.session?.sessionId).not.toBe(byId.session?.sessionId);
     },

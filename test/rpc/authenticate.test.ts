@@ -160,6 +160,7 @@ it("request ids are a session's own, across its runs", () => {
     sessionId: "s",
     sessionKey: "k",
     agentId: "a",
+    addressId: 1n,
     rootId: 1n,
     runId: "r",
   };

@@ -60,6 +60,7 @@ test("a run's unknowns stay absent, and its lease does not show", () => {
     session: 4n,
     sessionId: "s",
     sessionKey: "agent:main:main",
+    addressId: 1n,
     agentId: "main",
     state: "running",
     readyAt: at,

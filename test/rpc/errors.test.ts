@@ -60,9 +60,9 @@ describe("AppError on the wire", () => {
 
   it("has a reason of the contract for every kind, and a kind for every reason but those that are no AppError", () => {
     const reasons = Object.keys(ErrorReason).filter((name) => Number.isNaN(Number(name)));
-    expect(new Set([...Object.values(matrix).map((row) => row[2]), "INTERNAL", "REQUEST_TOO_LARGE", "UNSPECIFIED"])).toEqual(
-      new Set(reasons),
-    );
+    expect(
+      new Set([...Object.values(matrix).map((row) => row[2]), "INTERNAL", "REQUEST_TOO_LARGE", "UNSPECIFIED"]),
+    ).toEqual(new Set(reasons));
   });
 });
 

@@ -21,8 +21,8 @@ const instanceId = randomUUID();
 beforeAll(async () => {
   db = (await testDatabase()).db;
   await sql`
-    insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, root_id, path, created_at, updated_at)
-    select n, gen_random_uuid(), 'agent:main:direct:' || n, 'main', 6, 1, n, array[n], ${now}, ${now}
+    insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, address_id, root_id, path, created_at, updated_at)
+    select n, gen_random_uuid(), 'agent:main:direct:' || n, 'main', 6, 1, n, n, array[n], ${now}, ${now}
     from generate_series(1, 3000) n`.execute(db);
   await sql`insert into hosts (host_id, instance_id, agent_ids, registered_at, last_seen_at) values ('h', ${instanceId}, '{agent0}', ${now}, ${now})`.execute(
     db,

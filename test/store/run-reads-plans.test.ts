@@ -15,8 +15,8 @@ const rareSource = randomUUID();
 beforeAll(async () => {
   db = (await testDatabase()).db;
   await sql`
-    insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, root_id, path, created_at, updated_at)
-    select n, gen_random_uuid(), 'agent:main:direct:' || n, 'main', 6, 1, n, array[n], now(), now()
+    insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, address_id, root_id, path, created_at, updated_at)
+    select n, gen_random_uuid(), 'agent:main:direct:' || n, 'main', 6, 1, n, n, array[n], now(), now()
     from generate_series(1, 200) n`.execute(db);
   await sql`
     insert into runs (run_id, session, agent_id, state, ready_at, created_at, ended_at, provenance, source_session_id)

@@ -2,7 +2,7 @@ import type { RawBuilder } from "kysely";
 import { sql } from "kysely";
 import { beforeAll, describe, expect, test } from "vitest";
 import { messageSizesAfterQuery, messageSizesBeforeQuery, messageTailQuery } from "../../src/store/messages.ts";
-import { listSessions, type SessionFilter, sessionListQuery } from "../../src/store/session-list.ts";
+import { listSessions, relativesQuery, type SessionFilter, sessionListQuery } from "../../src/store/session-list.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
 
 /*
@@ -14,13 +14,13 @@ let database: TestDatabase;
 beforeAll(async () => {
   database = await testDatabase();
   await sql`
-    insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, state, root_id, path, created_at, updated_at, archived_at, label, parent_id)
+    insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, state, root_id, path, created_at, updated_at, archived_at, label, address_id, parent_id)
     select n, gen_random_uuid(), 'agent:a' || n % 20 || ':direct:' || n, 'a' || n % 20,
       case when n % 1000 = 7 then 4 when n % 2 = 0 then 6 else 2 end, 1, case when n % 20 = 3 then 2 else 1 end,
       case when n % 100 = 9 then 1 else n end, case when n % 100 = 9 then array[1, n] else array[n] end,
       '2026-01-01', timestamptz '2026-01-01' + make_interval(secs => (n * 7919) % 20000),
       case when n % 20 = 3 then timestamptz '2026-02-01' end, case when n % 500 = 1 then 'nightly' end,
-      case when n % 100 = 9 then 1 end
+      n, case when n % 100 = 9 then 1 end
     from generate_series(1, 20000) n`.execute(database.db);
   await sql`
     insert into messages (session, seq, message_id, role, created_at, body)
@@ -112,6 +112,13 @@ async function listPlainly(filter: SessionFilter): Promise<bigint[]> {
     .execute();
   return rows.map(({ id }) => id);
 }
+
+test("parents and roots of a page come out of indexes", async () => {
+  const plan = await explainAnalyze(relativesQuery(Array.from({ length: 50 }, (_, n) => BigInt(n * 100 + 9))));
+  expect(plan).not.toContain("Seq Scan");
+  expect(plan).toContain("sessions_address");
+  expect(rowsRemoved(plan)).toBe(0);
+});
 
 test("C108: message tails come out of the index without tool results, in one query", async () => {
   const ids = Array.from({ length: 50 }, (_, n) => BigInt(n + 1));

@@ -18,13 +18,13 @@ const touched = { tree: sessionsOfTree, page: 51 };
 beforeAll(async () => {
   database = await testDatabase();
   await sql`
-    insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, state, root_id, path, created_at, updated_at, archived_at, label, parent_id)
+    insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, state, root_id, path, created_at, updated_at, archived_at, label, address_id, parent_id)
     select n, gen_random_uuid(), 'agent:a' || n % 20 || ':direct:' || n, 'a' || n % 20,
       case when n % 1000 = 7 then 4 when n % 2 = 0 then 6 else 2 end, 1, case when n % 5 = 3 and n > 200 then 2 else 1 end,
       root, case when n > 200 then array[root, n] else array[n] end,
       '2026-01-01', timestamptz '2026-01-01' + make_interval(secs => (n * 7919) % 20000),
       case when n % 5 = 3 and n > 200 then timestamptz '2026-02-01' end, case when n % 50 = 1 then 'nightly' end,
-      case when n > 200 then root end
+      n, case when n > 200 then root end
     from (select n, 1 + (n - 1) / 20 % 200 as root from generate_series(201, ${trees * sessionsOfTree}::int) n union all select n, n from generate_series(1, ${trees}::int) n) s`.execute(
     database.db,
   );
@@ -35,7 +35,7 @@ beforeAll(async () => {
   await sql`vacuum analyze sessions, runs`.execute(database.db);
 });
 
-const requester: Requester = { session: 5n, sessionKey: "agent:a5:direct:5", rootId: 5n, agentId: "a5" };
+const requester: Requester = { addressId: 5n, rootId: 5n, agentId: "a5" };
 const scopes: Record<string, Scope> = {
   self: { kind: "self", requester },
   tree: { kind: "tree", requester },

@@ -4,7 +4,7 @@ import { type Config, parseConfig } from "../../src/config/schema.ts";
 import type { Run } from "../../src/domain/run.ts";
 import type { Session } from "../../src/domain/session.ts";
 import type { Requester } from "../../src/domain/visibility.ts";
-import { supersedeSession } from "../../src/store/sessions.ts";
+import { deleteSession, supersedeSession } from "../../src/store/sessions.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import type { TestApp } from "./app.ts";
 import { addRun, TestHost } from "./seed.ts";
@@ -39,11 +39,17 @@ export function settings(tools: object, sessionToolsVisibility: "spawned" | "all
 export async function makeWorld(app: TestApp, agentId: string): Promise<World> {
   const add = (key: string, fields: object = {}) => addSession(app, `agent:${key}`, fields);
   const spawned = (agent: string, parent: Session) => add(`${agent}:subagent:${randomUUID()}`, { parent });
+  const supersede = (session: Session) => inTransaction(app.db, (tx) => supersedeSession(tx, session.id));
+  const again = (session: Session, fields: object) => add(session.sessionKey.replace(/^agent:/, ""), fields);
   const parent = await add(`${agentId}:main`);
-  const earlier = await spawned(agentId, parent);
+  const before = await supersede(await spawned(agentId, parent));
+  const ofBefore = await spawned(agentId, before);
+  const deleted = await again(before, { succeeds: before });
+  await inTransaction(app.db, (tx) => deleteSession(tx, deleted.id));
+  const earlier = await again(before, { parent });
   const ofEarlier = await spawned(agentId, earlier);
-  await inTransaction(app.db, (tx) => supersedeSession(tx, earlier.id));
-  const own = await add(earlier.sessionKey.replace(/^agent:/, ""), { parent });
+  await supersede(earlier);
+  const own = await again(earlier, { succeeds: earlier });
   const token = await startRun(app, own);
   const child = await spawned(agentId, own);
   const sessions: Record<string, Session> = {
@@ -53,6 +59,8 @@ export async function makeWorld(app: TestApp, agentId: string): Promise<World> {
     grandchild: await spawned("otter", child),
     "child run by another agent": await spawned("quill", own),
     "child of an earlier incarnation": ofEarlier,
+    "its key before a deletion": before,
+    "child of its key before a deletion": ofBefore,
     sibling: await spawned(agentId, parent),
     parent,
     "same agent, other tree": await add(`${agentId}:telegram:direct:${randomUUID()}`),
@@ -73,7 +81,7 @@ export async function makeWorld(app: TestApp, agentId: string): Promise<World> {
     session: targets["unlisted agent"]!.session,
     run: await sentBy(app, own, sent.run),
   };
-  return { token, requester: { session: own.id, sessionKey: own.sessionKey, rootId: own.rootId, agentId }, targets };
+  return { token, requester: { addressId: own.addressId, rootId: own.rootId, agentId }, targets };
 }
 
 /** Makes a run one that a session has sent, as if the settings had allowed it at the time. */

@@ -27,8 +27,8 @@ export const openFleet: Config = parseConfig({
 
 /** A tool call made during a run of `session`. */
 export function actingAs(session: Session, runId: string = randomUUID()): Principal {
-  const { id, sessionId, sessionKey, agentId, rootId } = session;
-  return { role: "session", session: id, sessionId, sessionKey, agentId, rootId, runId };
+  const { id, sessionId, sessionKey, agentId, addressId, rootId } = session;
+  return { role: "session", session: id, sessionId, sessionKey, agentId, addressId, rootId, runId };
 }
 
 export function addSession(app: App, key: string, fields: Partial<NewSession> = {}): Promise<Session> {

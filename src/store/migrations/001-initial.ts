@@ -40,6 +40,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
       route_to text check (route_to <> ''),
       route_account_id text check (route_account_id <> ''),
       route_thread_id text check (route_thread_id <> ''),
+      address_id bigint not null,
       parent_id bigint references sessions (id) on delete set null,
       root_id bigint not null,
       path bigint[] not null,
@@ -48,12 +49,13 @@ export async function up(db: Kysely<unknown>): Promise<void> {
       created_at timestamptz(3) not null,
       updated_at timestamptz(3) not null,
       archived_at timestamptz(3),
-      constraint sessions_path_ends_here check (path[array_upper(path, 1)] = id and path[1] = root_id),
+      constraint sessions_path_ends_here check (path[array_upper(path, 1)] = address_id and path[1] = root_id),
       constraint sessions_route_whole check (route_channel is not null or (route_to is null and route_account_id is null and route_thread_id is null)),
       constraint sessions_archived_at check ((state = 2) = (archived_at is not null))
     ) with (fillfactor = 85)`.execute(db);
   await sql`create unique index sessions_current_key on sessions (session_key) where state in (1, 2)`.execute(db);
-  await sql`create index sessions_by_key on sessions (session_key, id desc)`.execute(db);
+  await sql`create index sessions_superseded_key on sessions (session_key, id desc) where state = 3`.execute(db);
+  await sql`create index sessions_address on sessions (address_id, (state in (1, 2)) desc, id desc)`.execute(db);
   await sql`create index sessions_agent_kind_recent on sessions (agent_id, kind, updated_at desc, id desc) where state = 1 and not reserved`.execute(
     db,
   );
@@ -76,7 +78,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     db,
   );
   await sql`create index sessions_root on sessions (root_id, updated_at desc, id desc)`.execute(db);
-  await sql`create index sessions_parent on sessions (parent_id, updated_at desc, id desc) where parent_id is not null`.execute(
+  await sql`create index sessions_parent on sessions ((path[cardinality(path) - 1]), updated_at desc, id desc) where path[cardinality(path) - 1] is not null`.execute(
     db,
   );
 

@@ -25,6 +25,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
       wait_id uuid primary key,
       waiter_session bigint not null,
       target_session bigint not null,
+      target_run uuid not null,
       expires_at timestamptz(3) not null
     )`.execute(db);
   await sql`create index waits_waiter on waits (waiter_session)`.execute(db);

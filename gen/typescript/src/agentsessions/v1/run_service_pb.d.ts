@@ -954,6 +954,7 @@ export declare const RunService: GenService<{
   },
   /**
    * Waits until the run has ended or the time is up. Running out of time is a result, not an error.
+   * Fails with FAILED_PRECONDITION / WAIT_CYCLE when a session would wait for itself, directly or through others (S5.10).
    *
    * @generated from rpc agentsessions.v1.RunService.WaitRun
    */
@@ -965,7 +966,7 @@ export declare const RunService: GenService<{
   /**
    * Streams a run: a snapshot, its events, and an end (S9.4). Resume after a cut with the last position seen; no event is skipped or repeated.
    * A finished run replays what is left and ends. A stream that ends without an `end` frame was cut: retry.
-   * Set no deadline, or expect DEADLINE_EXCEEDED and resume (C177).
+   * Set no deadline, or expect DEADLINE_EXCEEDED and resume (C177). A session that watches a run of another one gets no text deltas (S4.4).
    *
    * @generated from rpc agentsessions.v1.RunService.WatchRun
    */

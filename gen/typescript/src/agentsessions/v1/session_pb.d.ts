@@ -222,7 +222,7 @@ export declare type Session = Message<"agentsessions.v1.Session"> & {
   parentSessionKey: string;
 
   /**
-   * Identity of the root of its spawn tree. Its own for a session nobody spawned.
+   * Identity of the root of its spawn tree, as it is after resets of the root. Its own for a session nobody spawned.
    *
    * @generated from field: string root_session_id = 30;
    */
@@ -474,7 +474,7 @@ export declare type SessionJson = {
   parentSessionKey?: string;
 
   /**
-   * Identity of the root of its spawn tree. Its own for a session nobody spawned.
+   * Identity of the root of its spawn tree, as it is after resets of the root. Its own for a session nobody spawned.
    *
    * @generated from field: string root_session_id = 30;
    */

@@ -70,7 +70,7 @@ export declare type ListSessionsRequest = Message<"agentsessions.v1.ListSessions
   label: string;
 
   /**
-   * Only sessions spawned directly by this one (key or session_id); empty = all.
+   * Only sessions spawned directly by this one (key or session_id), before a reset of it too; empty = all.
    *
    * @generated from field: string parent = 8;
    */
@@ -140,7 +140,7 @@ export declare type ListSessionsRequestJson = {
   label?: string;
 
   /**
-   * Only sessions spawned directly by this one (key or session_id); empty = all.
+   * Only sessions spawned directly by this one (key or session_id), before a reset of it too; empty = all.
    *
    * @generated from field: string parent = 8;
    */
