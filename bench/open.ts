@@ -48,7 +48,10 @@ export async function openBenchApp(): Promise<BenchApp> {
 export interface BenchServer {
   readonly pid: number;
   readonly dataDir: string;
+  /** Without a credential: the local operator. */
   readonly client: AgentSessions;
+  /** A client of its own connection, which is the caller's to close. */
+  clientWith(token: string): AgentSessions;
   close(): Promise<void>;
 }
 
@@ -61,11 +64,13 @@ export async function startBenchServer(databaseUrl?: string): Promise<BenchServe
     stdio: ["ignore", "pipe", "ignore"],
   });
   const address = await greeted(child);
-  const client = createAgentSessions({ baseUrl: `http://${address}` });
+  const baseUrl = `http://${address}`;
+  const client = createAgentSessions({ baseUrl });
   return {
     pid: child.pid!,
     dataDir,
     client,
+    clientWith: (token) => createAgentSessions({ baseUrl, token }),
     async close() {
       client.close();
       const ended = new Promise((resolve) => child.once("exit", resolve));
