@@ -19,6 +19,9 @@ import { inTransaction } from "../src/store/transaction.ts";
  * so that no bench ever fills a database somebody uses.
  */
 
+/** A million rows are added in one statement. */
+const fillTimeoutMs = 600_000;
+
 const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {} };
 
 export interface BenchApp {
@@ -33,7 +36,7 @@ export async function openBenchApp(): Promise<BenchApp> {
   open.defer(remove);
   const database = await startEmbedded({ dataDir, log: silentLog });
   open.defer(() => database.stop());
-  const db = connectDatabase(database.url, { max: 16 });
+  const db = connectDatabase(database.url, { max: 16, statementTimeoutMs: fillTimeoutMs });
   open.defer(() => db.destroy());
   await migrateToLatest(db);
   const clock = await databaseClock(db, { log: silentLog });
