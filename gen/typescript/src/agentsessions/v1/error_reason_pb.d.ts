@@ -66,7 +66,7 @@ export enum ErrorReason {
   HOST_NOT_FOUND = 6,
 
   /**
-   * The lease token no longer holds the run: it expired, was released, or a newer attempt has it. FAILED_PRECONDITION.
+   * The lease token no longer holds the run or delivery: it expired, was released, or a newer attempt has it. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_LEASE_LOST = 7;
    */
@@ -204,6 +204,34 @@ export enum ErrorReason {
    * @generated from enum value: ERROR_REASON_REQUEST_TOO_LARGE = 26;
    */
   REQUEST_TOO_LARGE = 26,
+
+  /**
+   * A chain of sends has gone as far as it may; metadata "limit" names the setting, "chain" the sessions it came through, as far as the caller may see them (C21). FAILED_PRECONDITION.
+   *
+   * @generated from enum value: ERROR_REASON_CHAIN_LIMIT = 27;
+   */
+  CHAIN_LIMIT = 27,
+
+  /**
+   * No such exchange. NOT_FOUND.
+   *
+   * @generated from enum value: ERROR_REASON_EXCHANGE_NOT_FOUND = 28;
+   */
+  EXCHANGE_NOT_FOUND = 28,
+
+  /**
+   * The credential of the connector does not carry the channel (metadata "channel") or, on it, the account (metadata "account_id"). PERMISSION_DENIED.
+   *
+   * @generated from enum value: ERROR_REASON_CHANNEL_DENIED = 29;
+   */
+  CHANNEL_DENIED = 29,
+
+  /**
+   * No connector is registered under this name; call RegisterConnector first. NOT_FOUND.
+   *
+   * @generated from enum value: ERROR_REASON_CONNECTOR_NOT_FOUND = 30;
+   */
+  CONNECTOR_NOT_FOUND = 30,
 }
 
 /**
@@ -212,7 +240,7 @@ export enum ErrorReason {
  *
  * @generated from enum agentsessions.v1.ErrorReason
  */
-export declare type ErrorReasonJson = "ERROR_REASON_UNSPECIFIED" | "ERROR_REASON_FIELD_INVALID" | "ERROR_REASON_PAGE_TOKEN_MISMATCH" | "ERROR_REASON_REQUEST_ID_REUSED" | "ERROR_REASON_SESSION_NOT_FOUND" | "ERROR_REASON_RUN_NOT_FOUND" | "ERROR_REASON_HOST_NOT_FOUND" | "ERROR_REASON_LEASE_LOST" | "ERROR_REASON_RUN_TERMINAL" | "ERROR_REASON_EVENT_SEQUENCE_GAP" | "ERROR_REASON_SESSION_SUPERSEDED" | "ERROR_REASON_WAIT_CYCLE" | "ERROR_REASON_ETAG_MISMATCH" | "ERROR_REASON_CONFLICT" | "ERROR_REASON_QUEUE_FULL" | "ERROR_REASON_DRAINING" | "ERROR_REASON_DATABASE_UNAVAILABLE" | "ERROR_REASON_CREDENTIAL_INVALID" | "ERROR_REASON_ROLE_DENIED" | "ERROR_REASON_AGENT_UNKNOWN" | "ERROR_REASON_INTERNAL" | "ERROR_REASON_VISIBILITY_DENIED" | "ERROR_REASON_AGENT_TO_AGENT_DENIED" | "ERROR_REASON_SEND_POLICY_DENIED" | "ERROR_REASON_AGENT_DENIED" | "ERROR_REASON_IDENTITY_PROVIDER_UNAVAILABLE" | "ERROR_REASON_REQUEST_TOO_LARGE";
+export declare type ErrorReasonJson = "ERROR_REASON_UNSPECIFIED" | "ERROR_REASON_FIELD_INVALID" | "ERROR_REASON_PAGE_TOKEN_MISMATCH" | "ERROR_REASON_REQUEST_ID_REUSED" | "ERROR_REASON_SESSION_NOT_FOUND" | "ERROR_REASON_RUN_NOT_FOUND" | "ERROR_REASON_HOST_NOT_FOUND" | "ERROR_REASON_LEASE_LOST" | "ERROR_REASON_RUN_TERMINAL" | "ERROR_REASON_EVENT_SEQUENCE_GAP" | "ERROR_REASON_SESSION_SUPERSEDED" | "ERROR_REASON_WAIT_CYCLE" | "ERROR_REASON_ETAG_MISMATCH" | "ERROR_REASON_CONFLICT" | "ERROR_REASON_QUEUE_FULL" | "ERROR_REASON_DRAINING" | "ERROR_REASON_DATABASE_UNAVAILABLE" | "ERROR_REASON_CREDENTIAL_INVALID" | "ERROR_REASON_ROLE_DENIED" | "ERROR_REASON_AGENT_UNKNOWN" | "ERROR_REASON_INTERNAL" | "ERROR_REASON_VISIBILITY_DENIED" | "ERROR_REASON_AGENT_TO_AGENT_DENIED" | "ERROR_REASON_SEND_POLICY_DENIED" | "ERROR_REASON_AGENT_DENIED" | "ERROR_REASON_IDENTITY_PROVIDER_UNAVAILABLE" | "ERROR_REASON_REQUEST_TOO_LARGE" | "ERROR_REASON_CHAIN_LIMIT" | "ERROR_REASON_EXCHANGE_NOT_FOUND" | "ERROR_REASON_CHANNEL_DENIED" | "ERROR_REASON_CONNECTOR_NOT_FOUND";
 
 /**
  * Describes the enum agentsessions.v1.ErrorReason.

@@ -607,7 +607,7 @@ export declare type RunInput = Message<"agentsessions.v1.RunInput"> & {
   messages: Message$1[];
 
   /**
-   * Context to put before them in the prompt: who sent them, from where (S5.6). Empty for messages from people.
+   * Context to put before them in the prompt: who sent them, from where (S5.6); of a message from a chat, the sender and the chat. Empty for an operator's message.
    *
    * @generated from field: string injected_context = 2;
    */
@@ -649,7 +649,7 @@ export declare type RunInputJson = {
   messages?: MessageJson[];
 
   /**
-   * Context to put before them in the prompt: who sent them, from where (S5.6). Empty for messages from people.
+   * Context to put before them in the prompt: who sent them, from where (S5.6); of a message from a chat, the sender and the chat. Empty for an operator's message.
    *
    * @generated from field: string injected_context = 2;
    */

@@ -861,6 +861,20 @@ export declare type Provenance = Message$1<"agentsessions.v1.Provenance"> & {
    * @generated from field: string source_run_id = 6;
    */
   sourceRunId: string;
+
+  /**
+   * For KIND_EXTERNAL_USER, on messages from a chat: who wrote it, as ReceiveMessage named them. Empty on runs.
+   *
+   * @generated from field: string sender_id = 7;
+   */
+  senderId: string;
+
+  /**
+   * The sender's name for people. Empty when unknown, and on runs.
+   *
+   * @generated from field: string sender_name = 8;
+   */
+  senderName: string;
 };
 
 /**
@@ -910,6 +924,20 @@ export declare type ProvenanceJson = {
    * @generated from field: string source_run_id = 6;
    */
   sourceRunId?: string;
+
+  /**
+   * For KIND_EXTERNAL_USER, on messages from a chat: who wrote it, as ReceiveMessage named them. Empty on runs.
+   *
+   * @generated from field: string sender_id = 7;
+   */
+  senderId?: string;
+
+  /**
+   * The sender's name for people. Empty when unknown, and on runs.
+   *
+   * @generated from field: string sender_name = 8;
+   */
+  senderName?: string;
 };
 
 /**

@@ -199,6 +199,20 @@ export declare type Run = Message<"agentsessions.v1.Run"> & {
    * @generated from field: string traceparent = 26;
    */
   traceparent: string;
+
+  /**
+   * Exchange it belongs to: UUID. Empty for a run without one.
+   *
+   * @generated from field: string exchange_id = 27;
+   */
+  exchangeId: string;
+
+  /**
+   * Its step in that exchange: "primary", "ping_pong/1", …, "announce". Empty without one.
+   *
+   * @generated from field: string exchange_step = 28;
+   */
+  exchangeStep: string;
 };
 
 /**
@@ -388,6 +402,20 @@ export declare type RunJson = {
    * @generated from field: string traceparent = 26;
    */
   traceparent?: string;
+
+  /**
+   * Exchange it belongs to: UUID. Empty for a run without one.
+   *
+   * @generated from field: string exchange_id = 27;
+   */
+  exchangeId?: string;
+
+  /**
+   * Its step in that exchange: "primary", "ping_pong/1", …, "announce". Empty without one.
+   *
+   * @generated from field: string exchange_step = 28;
+   */
+  exchangeStep?: string;
 };
 
 /**

@@ -6,6 +6,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import type { Message } from "@bufbuild/protobuf";
 import type { Run, RunEvent, RunEventJson, RunJson, RunState, RunStateJson } from "./run_pb.js";
 import type { Duration, DurationJson } from "@bufbuild/protobuf/wkt";
+import type { Exchange, ExchangeJson } from "./exchange_pb.js";
 
 /**
  * Describes the file agentsessions/v1/run_service.proto.
@@ -546,6 +547,13 @@ export declare type WatchRunResponse_End = Message<"agentsessions.v1.WatchRunRes
    * @generated from field: agentsessions.v1.Run run = 2;
    */
   run?: Run | undefined;
+
+  /**
+   * The exchange the run belongs to, as it is then; it may go on after the run (S5.9). Absent without one.
+   *
+   * @generated from field: agentsessions.v1.Exchange exchange = 3;
+   */
+  exchange?: Exchange | undefined;
 };
 
 /**
@@ -567,6 +575,13 @@ export declare type WatchRunResponse_EndJson = {
    * @generated from field: agentsessions.v1.Run run = 2;
    */
   run?: RunJson;
+
+  /**
+   * The exchange the run belongs to, as it is then; it may go on after the run (S5.9). Absent without one.
+   *
+   * @generated from field: agentsessions.v1.Exchange exchange = 3;
+   */
+  exchange?: ExchangeJson;
 };
 
 /**
@@ -885,6 +900,212 @@ export declare type CancelRunResponseJson = {
 export declare const CancelRunResponseSchema: GenMessage<CancelRunResponse, {jsonType: CancelRunResponseJson}>;
 
 /**
+ * Request of GetExchange.
+ *
+ * @generated from message agentsessions.v1.GetExchangeRequest
+ */
+export declare type GetExchangeRequest = Message<"agentsessions.v1.GetExchangeRequest"> & {
+  /**
+   * Exchange: UUID.
+   *
+   * @generated from field: string exchange_id = 1;
+   */
+  exchangeId: string;
+};
+
+/**
+ * Request of GetExchange.
+ *
+ * @generated from message agentsessions.v1.GetExchangeRequest
+ */
+export declare type GetExchangeRequestJson = {
+  /**
+   * Exchange: UUID.
+   *
+   * @generated from field: string exchange_id = 1;
+   */
+  exchangeId?: string;
+};
+
+/**
+ * Describes the message agentsessions.v1.GetExchangeRequest.
+ * Use `create(GetExchangeRequestSchema)` to create a new message.
+ */
+export declare const GetExchangeRequestSchema: GenMessage<GetExchangeRequest, {jsonType: GetExchangeRequestJson}>;
+
+/**
+ * Response of GetExchange.
+ *
+ * @generated from message agentsessions.v1.GetExchangeResponse
+ */
+export declare type GetExchangeResponse = Message<"agentsessions.v1.GetExchangeResponse"> & {
+  /**
+   * The exchange.
+   *
+   * @generated from field: agentsessions.v1.Exchange exchange = 1;
+   */
+  exchange?: Exchange | undefined;
+};
+
+/**
+ * Response of GetExchange.
+ *
+ * @generated from message agentsessions.v1.GetExchangeResponse
+ */
+export declare type GetExchangeResponseJson = {
+  /**
+   * The exchange.
+   *
+   * @generated from field: agentsessions.v1.Exchange exchange = 1;
+   */
+  exchange?: ExchangeJson;
+};
+
+/**
+ * Describes the message agentsessions.v1.GetExchangeResponse.
+ * Use `create(GetExchangeResponseSchema)` to create a new message.
+ */
+export declare const GetExchangeResponseSchema: GenMessage<GetExchangeResponse, {jsonType: GetExchangeResponseJson}>;
+
+/**
+ * Request of ListExchanges. All filters are ANDed.
+ *
+ * @generated from message agentsessions.v1.ListExchangesRequest
+ */
+export declare type ListExchangesRequest = Message<"agentsessions.v1.ListExchangesRequest"> & {
+  /**
+   * Exchanges per page; 0 = 50, above 200 = 200.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before; only with the same other fields.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+
+  /**
+   * Only exchanges that this session asked for (key or session_id); empty = all.
+   *
+   * @generated from field: string requester = 3;
+   */
+  requester: string;
+
+  /**
+   * Only exchanges that this session was asked in (key or session_id); empty = all.
+   *
+   * @generated from field: string target = 4;
+   */
+  target: string;
+
+  /**
+   * Only exchanges that are not closed.
+   *
+   * @generated from field: bool open_only = 5;
+   */
+  openOnly: boolean;
+};
+
+/**
+ * Request of ListExchanges. All filters are ANDed.
+ *
+ * @generated from message agentsessions.v1.ListExchangesRequest
+ */
+export declare type ListExchangesRequestJson = {
+  /**
+   * Exchanges per page; 0 = 50, above 200 = 200.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize?: number;
+
+  /**
+   * next_page_token of the page before; only with the same other fields.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken?: string;
+
+  /**
+   * Only exchanges that this session asked for (key or session_id); empty = all.
+   *
+   * @generated from field: string requester = 3;
+   */
+  requester?: string;
+
+  /**
+   * Only exchanges that this session was asked in (key or session_id); empty = all.
+   *
+   * @generated from field: string target = 4;
+   */
+  target?: string;
+
+  /**
+   * Only exchanges that are not closed.
+   *
+   * @generated from field: bool open_only = 5;
+   */
+  openOnly?: boolean;
+};
+
+/**
+ * Describes the message agentsessions.v1.ListExchangesRequest.
+ * Use `create(ListExchangesRequestSchema)` to create a new message.
+ */
+export declare const ListExchangesRequestSchema: GenMessage<ListExchangesRequest, {jsonType: ListExchangesRequestJson}>;
+
+/**
+ * Response of ListExchanges.
+ *
+ * @generated from message agentsessions.v1.ListExchangesResponse
+ */
+export declare type ListExchangesResponse = Message<"agentsessions.v1.ListExchangesResponse"> & {
+  /**
+   * The exchanges, newest first.
+   *
+   * @generated from field: repeated agentsessions.v1.Exchange exchanges = 1;
+   */
+  exchanges: Exchange[];
+
+  /**
+   * Token of the next page; empty = end.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Response of ListExchanges.
+ *
+ * @generated from message agentsessions.v1.ListExchangesResponse
+ */
+export declare type ListExchangesResponseJson = {
+  /**
+   * The exchanges, newest first.
+   *
+   * @generated from field: repeated agentsessions.v1.Exchange exchanges = 1;
+   */
+  exchanges?: ExchangeJson[];
+
+  /**
+   * Token of the next page; empty = end.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken?: string;
+};
+
+/**
+ * Describes the message agentsessions.v1.ListExchangesResponse.
+ * Use `create(ListExchangesResponseSchema)` to create a new message.
+ */
+export declare const ListExchangesResponseSchema: GenMessage<ListExchangesResponse, {jsonType: ListExchangesResponseJson}>;
+
+/**
  * How a wait ended.
  *
  * @generated from enum agentsessions.v1.WaitResult
@@ -995,6 +1216,26 @@ export declare const RunService: GenService<{
     methodKind: "unary";
     input: typeof CancelRunRequestSchema;
     output: typeof CancelRunResponseSchema;
+  },
+  /**
+   * Returns one exchange: what followed a send, and what became of its announce. Fails with NOT_FOUND / EXCHANGE_NOT_FOUND.
+   *
+   * @generated from rpc agentsessions.v1.RunService.GetExchange
+   */
+  getExchange: {
+    methodKind: "unary";
+    input: typeof GetExchangeRequestSchema;
+    output: typeof GetExchangeResponseSchema;
+  },
+  /**
+   * Lists exchanges, newest first.
+   *
+   * @generated from rpc agentsessions.v1.RunService.ListExchanges
+   */
+  listExchanges: {
+    methodKind: "unary";
+    input: typeof ListExchangesRequestSchema;
+    output: typeof ListExchangesResponseSchema;
   },
 }>;
 
