@@ -1,4 +1,5 @@
 import { decideRetry } from "./retry.ts";
+import type { DeliveryRoute } from "./session.ts";
 
 /**
  * A text on its way out to people (S9.6).
@@ -7,9 +8,10 @@ import { decideRetry } from "./retry.ts";
  *                                     ▲                   │
  *                                     └──(retry, requeue)─┘
  *
- * denied: send policy refused it before it went out (S7.3). dead: given up, with its reason. unknown: the connector was lost,
- * or lost its provider, while it was sending: nobody can tell whether it arrived. These settle it, so its lane goes on;
- * dead and unknown wait again when an operator redrives them. A lane is one channel, account, address and thread.
+ * denied: send policy refused it before it went out (S7.3), or its session was deleted. dead: given up, with its reason.
+ * unknown: the connector was lost, or lost its provider, while it was sending: nobody can tell whether it arrived. These
+ * settle it, so its lane goes on; dead and unknown wait again when an operator redrives them. A lane is one channel,
+ * account, address and thread.
  */
 export type DeliveryState = "waiting" | "ready" | "claimed" | "delivered" | "dead" | "unknown" | "denied";
 
@@ -24,7 +26,7 @@ export type DeliveryState = "waiting" | "ready" | "claimed" | "delivered" | "dea
  *   requeue   the lease ran out before anything was sent
  *   fail      the provider did not take it, and nothing follows
  *   doubt     nobody can tell whether the provider took it
- *   deny      the session's send policy does not let it out
+ *   deny      the session's send policy does not let it out, or the session is gone
  *   redrive   an operator wants it sent, at the risk of sending an unknown one twice
  */
 export type DeliveryAct =
@@ -54,7 +56,7 @@ export const deliveryTransitions: Readonly<Record<DeliveryAct, Transition>> = {
   requeue: { from: ["claimed"], to: "ready" },
   fail: { from: ["claimed"], to: "dead" },
   doubt: { from: ["claimed"], to: "unknown" },
-  deny: { from: ["waiting", "ready"], to: "denied" },
+  deny: { from: ["waiting", "ready", "claimed"], to: "denied" },
   redrive: { from: ["dead", "unknown"], to: "waiting" },
 };
 
@@ -62,6 +64,60 @@ export const deliveryTransitions: Readonly<Record<DeliveryAct, Transition>> = {
 export function transitionDelivery(state: DeliveryState, act: DeliveryAct): DeliveryState | undefined {
   const transition = deliveryTransitions[act];
   return transition.from.includes(state) ? transition.to : undefined;
+}
+
+/** announce: of an exchange between sessions (S5.8). reply: to a message that came in from the chat. */
+export type DeliveryKind = "announce" | "reply";
+
+/** A delivery as stored. Absent means unknown or unset. */
+export interface Delivery {
+  /** Key inside the database; never leaves the service. */
+  readonly id: bigint;
+  /** The same on every attempt: what a provider can tell a repeat by. */
+  readonly deliveryId: string;
+  readonly kind: DeliveryKind;
+  readonly state: DeliveryState;
+  /** The session that speaks. */
+  readonly session: bigint;
+  readonly sessionKey: string;
+  /** Set when the session was deleted: nothing more of it goes out, and its texts go with it. */
+  readonly sessionDeleted?: true;
+  readonly exchange?: bigint;
+  readonly exchangeId?: string;
+  readonly route: DeliveryRoute;
+  readonly lane: string;
+  readonly text: string;
+  /** Claims so far. */
+  readonly attempt: number;
+  /** Attempts that count against the limit: those that a connector said had failed since it was made or redriven. */
+  readonly failures: number;
+  readonly nextAt: Date;
+  readonly leaseToken?: string;
+  readonly leaseExpiresAt?: Date;
+  /** When the connector of this lease said that it would send. */
+  readonly sendStartedAt?: Date;
+  /** The lease that a call of its holder ended: its repeat is answered, not refused. */
+  readonly endedLeaseToken?: string;
+  readonly connectorId?: string;
+  readonly providerMessageId?: string;
+  readonly error?: DeliveryError;
+  readonly createdAt: Date;
+  readonly settledAt?: Date;
+}
+
+/** Why it did not go out. lost: its lease ran out. denied: the send policy held it back. session_deleted: nobody speaks any more. */
+export interface DeliveryError {
+  readonly errorClass: DeliveryErrorClass | "lost" | "denied" | "session_deleted";
+  readonly message: string;
+}
+
+/** One claim of a delivery and what came of it (C94). */
+export interface DeliveryAttempt {
+  readonly attempt: number;
+  readonly connectorId: string;
+  readonly startedAt: Date;
+  readonly endedAt?: Date;
+  readonly error?: DeliveryError;
 }
 
 /** Whether nothing more happens to it by itself. */

@@ -1,3 +1,5 @@
+import type { ChainLimits } from "./chain.ts";
+
 /**
  * Every refusal this service makes, as facts. Code throws facts, never sentences; one exhaustive switch in
  * rpc/errors.ts turns them into a gRPC code, an ErrorInfo reason and a sentence.
@@ -10,11 +12,15 @@ export type ErrorFacts =
   | { kind: "session_not_found"; reference: string }
   | { kind: "run_not_found"; runId: string }
   | { kind: "host_not_found"; hostId: string }
+  | { kind: "connector_not_found"; connectorId: string }
   | { kind: "lease_lost"; runId: string }
+  | { kind: "delivery_lease_lost"; deliveryId: string }
   | { kind: "run_terminal"; runId: string; state: string }
   | { kind: "event_sequence_gap"; runId: string; expected: number; received: number }
   | { kind: "session_superseded"; sessionId: string; sessionKey: string }
   | { kind: "wait_cycle"; cycle: readonly string[] }
+  | { kind: "chain_refused"; limit: keyof ChainLimits; max: number; chain: readonly string[] }
+  | { kind: "exchange_not_found"; exchangeId: string }
   | { kind: "etag_mismatch"; current: string }
   | { kind: "conflict" }
   | { kind: "queue_full"; sessionKey: string; limit: number }
@@ -27,7 +33,8 @@ export type ErrorFacts =
   | { kind: "agent_to_agent_denied"; failing: "disabled" | "requester" | "target"; setting: string }
   | { kind: "send_policy_denied"; decidedBy: string }
   | { kind: "agent_not_served"; agentId: string }
-  | { kind: "host_not_served"; hostId: string };
+  | { kind: "host_not_served"; hostId: string }
+  | { kind: "channel_not_served"; channel: string; accountId?: string };
 
 /** One broken rule of one request field; `field` is the path as the caller wrote it ("update_mask", "items[2].run_id"). */
 export interface FieldViolation {

@@ -41,6 +41,10 @@ export interface Provenance {
   readonly hop?: number;
   /** Keys of the sessions the chain came through, the one that got this message last. */
   readonly chain?: readonly string[];
+  /** The person who wrote it on the channel, as owner lists name people; on the stored message, not on its run. */
+  readonly senderId?: string;
+  /** The person's name for people. */
+  readonly senderName?: string;
 }
 
 /** What a message says, without its place in a transcript: the stored body. */

@@ -1,3 +1,4 @@
+import type { StepName } from "./exchange/state.ts";
 import type { Provenance, Usage } from "./message.ts";
 
 /**
@@ -80,6 +81,17 @@ export interface Run {
   readonly usage?: Usage;
   readonly provenance: Provenance;
   readonly traceparent?: string;
+  readonly exchange?: RunExchange;
+  /** Of a step of the service's own (S5.7, S5.8) and of a message from a chat; absent = made from the provenance. */
+  readonly injectedContext?: string;
+}
+
+/** The exchange a run belongs to, and its step there. */
+export interface RunExchange {
+  /** Key inside the database; never leaves the service. */
+  readonly id: bigint;
+  readonly exchangeId: string;
+  readonly step: StepName;
 }
 
 /** What a queued run waits for (C38, C56). */

@@ -26,7 +26,15 @@ test("what may happen in each state", () => {
     ["ready", ["claim → claimed", "deny → denied"]],
     [
       "claimed",
-      ["start → claimed", "complete → delivered", "retry → ready", "requeue → ready", "fail → dead", "doubt → unknown"],
+      [
+        "start → claimed",
+        "complete → delivered",
+        "retry → ready",
+        "requeue → ready",
+        "fail → dead",
+        "doubt → unknown",
+        "deny → denied",
+      ],
     ],
     ["delivered", []],
     ["dead", ["redrive → waiting"]],

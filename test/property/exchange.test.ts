@@ -25,7 +25,9 @@ const results: fc.Arbitrary<RunResult> = fc.oneof(
   { weight: 1, arbitrary: fc.constantFrom("REPLY_SKIP", " ANNOUNCE_SKIP\n", "NO_REPLY", "").map(say) },
   {
     weight: 1,
-    arbitrary: fc.constantFrom("nothing", "failed", "canceled", "timed_out").map((type): RunResult => ({ type })),
+    arbitrary: fc
+      .constantFrom("nothing", "failed", "denied", "canceled", "timed_out")
+      .map((type): RunResult => ({ type })),
   },
 );
 

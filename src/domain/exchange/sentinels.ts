@@ -8,7 +8,9 @@ export const noReply = "NO_REPLY";
 /** What one side said, or why it said nothing. */
 export type Heard =
   | { readonly type: "said"; readonly text: string }
-  | { readonly type: "silent"; readonly reason: "reply_skip" | "empty" | "failed" | "canceled" | "timed_out" };
+  | { readonly type: "silent"; readonly reason: SilenceReason };
+
+export type SilenceReason = "reply_skip" | "empty" | "failed" | "denied" | "canceled" | "timed_out";
 
 /**
  * Reads a final reply (C20, C90). A reply that is exactly one of the three words after trimming, or blank, is silence in

@@ -1,5 +1,5 @@
 import { type DeliveryOutcome, settleOutcome } from "./announce-outcome.ts";
-import { type Heard, hearReply } from "./sentinels.ts";
+import { type Heard, hearReply, type SilenceReason } from "./sentinels.ts";
 import { awaitedStep, type EndReason, type ExchangeState, type Side, type StepName, speakerOf } from "./state.ts";
 
 /** What happened. `delivery_settled` tells of the delivery that a `deliver` effect made. */
@@ -8,11 +8,14 @@ export type ExchangeEvent =
   | { readonly type: "session_gone"; readonly side: Side }
   | { readonly type: "delivery_settled"; readonly outcome: DeliveryOutcome };
 
-/** How a run of the exchange ended. said: it completed with this final reply. nothing: it completed without one. */
+/**
+ * How a run of the exchange ended. said: it completed with this final reply. nothing: it completed without one. denied: the
+ * send policy did not let it start (S7.3).
+ */
 export type RunResult =
   | { readonly type: "said"; readonly text: string }
   | { readonly type: "nothing" }
-  | { readonly type: "failed" | "canceled" | "timed_out" };
+  | { readonly type: "failed" | "denied" | "canceled" | "timed_out" };
 
 /** What is to be done in the same transaction. */
 export type ExchangeEffect =
@@ -77,14 +80,19 @@ function hearResult(result: RunResult): Heard {
 function hear(state: ExchangeState, heard: Heard): Stepped {
   switch (state.phase) {
     case "primary":
-      return heard.type === "said" ? answer(state, heard.text) : leaveUnanswered(state, heard.reason);
+      return heard.type === "said" ? answer(state, heard.text) : leaveUnanswered(state, toEndReason(heard.reason));
     case "ping_pong":
-      return heard.type === "said" ? takeReply(state, heard.text) : announce(state, heard.reason);
+      return heard.type === "said" ? takeReply(state, heard.text) : announce(state, toEndReason(heard.reason));
     case "announce":
       return heard.type === "said" ? deliver(state, "announce", heard.text) : leaveUnannounced(state, heard.reason);
     case "closed":
       return unchanged(state);
   }
+}
+
+/** Why a denied run ended is readable on the run. */
+function toEndReason(reason: SilenceReason): EndReason {
+  return reason === "denied" ? "failed" : reason;
 }
 
 function answer(state: ExchangeState, text: string): Stepped {
@@ -124,7 +132,8 @@ function announce(state: ExchangeState, endReason: EndReason): Stepped {
   };
 }
 
-function leaveUnannounced(state: ExchangeState, reason: EndReason): Stepped {
+function leaveUnannounced(state: ExchangeState, reason: SilenceReason): Stepped {
+  if (reason === "denied") return close({ ...state, announceOutcome: "denied" });
   if (reason === "empty" || reason === "reply_skip") return close({ ...state, announceOutcome: "skipped" });
   if (state.kind === "spawn" && reason !== "canceled") return deliver(state, "announce", state.latestReply ?? "");
   return close({ ...state, announceOutcome: "failed" });
