@@ -21,6 +21,11 @@ export interface Tables {
   tokens: TokenTable;
   waits: WaitTable;
   audit_events: AuditEventTable;
+  exchanges: ExchangeTable;
+  connectors: ConnectorTable;
+  deliveries: DeliveryTable;
+  delivery_attempts: DeliveryAttemptTable;
+  received_messages: ReceivedMessageTable;
 }
 
 export interface SecretTable {
@@ -139,6 +144,11 @@ export interface RunTable {
   provenance: string;
   source_session_id: string | null;
   traceparent: string | null;
+  exchange: bigint | null;
+  /** Step of the exchange: "primary", "ping_pong/1", "announce". */
+  exchange_step: string | null;
+  /** Put before the input in the prompt; null = made from the provenance, or its session was deleted. */
+  injected_context: string | null;
 }
 
 export interface RunEventTable {
@@ -220,4 +230,100 @@ export interface AuditEventTable {
   allowed: boolean;
   reason: string | null;
   request_id: string | null;
+}
+
+export interface ExchangeTable {
+  id: Generated<bigint>;
+  exchange_id: string;
+  /** 1 send, 2 message, 3 spawn. */
+  kind: number;
+  requester_session: bigint | null;
+  target_session: bigint;
+  /** 1 when the requester takes turns, 0 when nobody does. */
+  requester_side: number;
+  /** 1 primary, 2 ping_pong, 3 announce, 4 closed. */
+  phase: Generated<number>;
+  turn: Generated<number>;
+  max_turns: number;
+  request: string;
+  first_reply: string | null;
+  latest_reply: string | null;
+  /** 1 reply_skip, 2 empty, 3 max_turns, 4 failed, 5 canceled, 6 timed_out, 7 no_loop, 8 requester_gone. */
+  end_reason: number | null;
+  /** 1 pending, 2 delivered, 3 skipped, 4 denied, 5 no_route, 6 failed, 7 unknown. */
+  announce_outcome: Generated<number>;
+  route_channel: string | null;
+  route_to: string | null;
+  route_account_id: string | null;
+  route_thread_id: string | null;
+  chain_id: string;
+  hop: number;
+  created_at: Date;
+  closed_at: Date | null;
+}
+
+export interface ConnectorTable {
+  connector_id: string;
+  channels: string[];
+  /** JSON: channel → account ids; none = any. */
+  accounts: Generated<string>;
+  /** JSON: channel → abilities. */
+  abilities: Generated<string>;
+  registered_at: Date;
+  last_seen_at: Date;
+}
+
+export interface DeliveryTable {
+  id: Generated<bigint>;
+  delivery_id: string;
+  /** `<exchange uuid>/<step>`: what is delivered once. */
+  effect_key: string;
+  exchange: bigint | null;
+  session: bigint;
+  /** 1 announce, 2 reply. */
+  kind: number;
+  channel: string;
+  to_address: string | null;
+  account_id: string | null;
+  thread_id: string | null;
+  /** One chat: channel, account, address and thread. */
+  lane: string;
+  /** 0 waiting, 1 ready, 2 claimed, 3 delivered, 4 dead, 5 unknown, 6 denied. */
+  state: number;
+  attempt: Generated<number>;
+  /** Failed attempts that count against the limit; 0 again after a redrive. */
+  failures: Generated<number>;
+  next_at: Date;
+  lease_token: string | null;
+  lease_expires_at: Date | null;
+  send_started_at: Date | null;
+  ended_lease_token: string | null;
+  claim_request_id: string | null;
+  connector_id: string | null;
+  text: string;
+  provider_message_id: string | null;
+  error_class: string | null;
+  error_message: string | null;
+  created_at: Date;
+  settled_at: Date | null;
+}
+
+export interface DeliveryAttemptTable {
+  delivery: bigint;
+  attempt: number;
+  connector_id: string;
+  started_at: Date;
+  ended_at: Date | null;
+  error_class: string | null;
+  error_message: string | null;
+}
+
+export interface ReceivedMessageTable {
+  channel: string;
+  account_id: string;
+  chat_id: string;
+  provider_message_id: string;
+  /** JSON of what ReceiveMessage answered. */
+  result: string;
+  received_at: Date;
 }

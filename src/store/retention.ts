@@ -13,6 +13,23 @@ export async function deleteEndedRuns(db: Db, endedBefore: Date, limit: number):
   );
 }
 
+/**
+ * Removes exchanges that closed before a time, once their runs are gone and no delivery of theirs may still go out. At most
+ * `limit`.
+ */
+export async function deleteClosedExchanges(db: Db, closedBefore: Date, limit: number): Promise<number> {
+  return countDeleted(
+    db,
+    sql`
+    delete from exchanges where id in (
+      select id from exchanges x where closed_at is not null and closed_at <= ${closedBefore}
+        and not exists (select from runs where exchange = x.id)
+        and not exists (select from deliveries where exchange = x.id and settled_at is null)
+      order by closed_at limit ${limit} for update skip locked
+    )`,
+  );
+}
+
 /** Forgets request ids first used before a time: a repeat after that counts as new. At most `limit`. */
 export async function deleteOldRequests(db: Db, createdBefore: Date, limit: number): Promise<number> {
   return countDeleted(
@@ -21,6 +38,30 @@ export async function deleteOldRequests(db: Db, createdBefore: Date, limit: numb
     delete from requests where (caller, method, request_id) in (
       select caller, method, request_id from requests where created_at <= ${createdBefore}
       order by created_at limit ${limit} for update skip locked
+    )`,
+  );
+}
+
+/** Forgets provider message ids first seen before a time: a repeat after that counts as new. At most `limit`. */
+export async function deleteOldReceived(db: Db, receivedBefore: Date, limit: number): Promise<number> {
+  return countDeleted(
+    db,
+    sql`
+    delete from received_messages where (channel, account_id, chat_id, provider_message_id) in (
+      select channel, account_id, chat_id, provider_message_id from received_messages where received_at <= ${receivedBefore}
+      order by received_at limit ${limit} for update skip locked
+    )`,
+  );
+}
+
+/** Removes deliveries settled before a time, with their attempts. Oldest first, at most `limit`. */
+export async function deleteSettledDeliveries(db: Db, settledBefore: Date, limit: number): Promise<number> {
+  return countDeleted(
+    db,
+    sql`
+    delete from deliveries where id in (
+      select id from deliveries where settled_at is not null and settled_at <= ${settledBefore}
+      order by settled_at limit ${limit} for update skip locked
     )`,
   );
 }

@@ -1,7 +1,7 @@
 import { type RawBuilder, type Selectable, sql } from "kysely";
 import { AppError } from "../domain/errors.ts";
 import type { Part, Provenance } from "../domain/message.ts";
-import type { Run } from "../domain/run.ts";
+import type { Run, RunExchange } from "../domain/run.ts";
 import type { Session } from "../domain/session.ts";
 import { auditInsert, type NewAuditEvent } from "./audit-events.ts";
 import type { Db, RunTable, Tx } from "./database.ts";
@@ -29,12 +29,19 @@ export interface NewRun {
   readonly model?: string;
   readonly thinkingLevel?: string;
   readonly traceparent?: string;
+  readonly exchange?: RunExchange;
+  /** Put before the input in the prompt; absent = made from the provenance. */
+  readonly injectedContext?: string;
 }
 
 /** Enters the transcript as the user's, with the run's provenance. */
 export interface NewInput {
   readonly messageId: string;
   readonly parts: readonly Part[];
+  /** The service's own message, hidden from people by default (C28). */
+  readonly internal?: boolean;
+  /** Who wrote it on a channel; the message tells, the run, which outlives its session, does not. */
+  readonly sender?: Pick<Provenance, "senderId" | "senderName">;
 }
 
 /**
@@ -54,15 +61,13 @@ export async function enqueueRun(tx: Tx, run: NewRun, options: EnqueueOptions, n
     hostAlive,
     ...(head === null ? {} : { aheadRunId: head }),
   };
-  return {
-    run: rowToRun({
-      ...row,
-      session_uuid: session.sessionId,
-      session_key: session.sessionKey,
-      address_id: session.addressId,
-    }),
-    place,
+  const names = {
+    session_uuid: session.sessionId,
+    session_key: session.sessionKey,
+    address_id: session.addressId,
+    exchange_uuid: run.exchange?.exchangeId ?? null,
   };
+  return { run: rowToRun({ ...row, ...names }), place };
 }
 
 export interface EnqueueOptions {
@@ -86,17 +91,18 @@ const queuedEvents = {
 };
 
 export function enqueueStatement(run: NewRun, { limit, heardSince, audit }: EnqueueOptions, now: Date) {
-  const { session, provenance, input } = run;
-  const body = encodeMessageBody({ role: "user", parts: input.parts, provenance });
+  const { session, provenance, input, exchange } = run;
+  const body = encodeMessageBody({ role: "user", parts: input.parts, provenance: { ...provenance, ...input.sender } });
   const recorded = audit === undefined ? sql`` : sql`, recorded as (${auditInsert(audit, now)})`;
   return sql<Selectable<RunTable> & OpenRuns & { host_alive: boolean }>`
     with lane as materialized (${openRunsIn(session.id, limit)}), enqueued as (
       insert into runs (run_id, session, agent_id, state, ready_at, input_message_id, run_timeout_ms, model, thinking_level,
-        created_at, provenance, source_session_id, traceparent, last_event_seq)
+        created_at, provenance, source_session_id, traceparent, exchange, exchange_step, injected_context, last_event_seq)
       select ${run.runId}::uuid, ${session.id}::bigint, ${session.agentId}::text, case when head_state is null then 1 else 0 end,
         ${now}::timestamptz, ${input.messageId}::uuid, ${run.runTimeoutMs}::bigint, ${run.model ?? null}::text,
         ${run.thinkingLevel ?? null}::text, ${now}::timestamptz, ${JSON.stringify(provenance)}::text,
-        ${provenance.sourceSessionId ?? null}::uuid, ${run.traceparent ?? null}::text, 1
+        ${provenance.sourceSessionId ?? null}::uuid, ${run.traceparent ?? null}::text,
+        ${exchange?.id ?? null}::bigint, ${exchange?.step ?? null}::text, ${run.injectedContext ?? null}::text, 1
       from lane where waiting + num_nonnulls(head_state) < ${limit}
       returning *
     ), announced as (
@@ -107,8 +113,8 @@ export function enqueueStatement(run: NewRun, { limit, heardSince, audit }: Enqu
       update sessions set last_seq = last_seq + 1, updated_at = ${coarse(now)} from enqueued where sessions.id = enqueued.session
       returning last_seq
     ), said as (
-      insert into messages (session, seq, message_id, role, run, created_at, body)
-      select enqueued.session, last_seq, input_message_id, 1, enqueued.id, ${now}::timestamptz, ${body} from enqueued, allocated
+      insert into messages (session, seq, message_id, role, internal, run, created_at, body)
+      select enqueued.session, last_seq, input_message_id, 1, ${input.internal ?? false}::boolean, enqueued.id, ${now}::timestamptz, ${body} from enqueued, allocated
     )${recorded}
     select enqueued.*, lane.*, ${hostAlive(sql`enqueued.agent_id`, heardSince)} as host_alive from enqueued, lane`;
 }
@@ -232,7 +238,8 @@ export function claimStatement(claim: Claim, now: Date) {
     )
     select claimed.*, (select session_id from sessions where id = claimed.session) as session_uuid,
       (select session_key from sessions where id = claimed.session) as session_key,
-      (select address_id from sessions where id = claimed.session) as address_id
+      (select address_id from sessions where id = claimed.session) as address_id,
+      (select exchange_id from exchanges where id = claimed.exchange) as exchange_uuid
     from claimed order by n`;
 }
 

@@ -1,6 +1,7 @@
-import type { Selectable } from "kysely";
+import { type Selectable, sql } from "kysely";
+import type { StepName } from "../domain/exchange/state.ts";
 import type { Provenance, Usage } from "../domain/message.ts";
-import type { Run, RunError, RunErrorCode, RunState, TerminalState } from "../domain/run.ts";
+import type { Run, RunError, RunErrorCode, RunExchange, RunState, TerminalState } from "../domain/run.ts";
 import type { Db, RunTable, Tx } from "./database.ts";
 
 /** State as stored: the place in this list. */
@@ -18,16 +19,22 @@ export function toStateNumber(state: RunState): number {
   return runStates.indexOf(state);
 }
 
-/** A row of `runs` with the names of its session, as selectRuns returns it. */
-export type RunRow = Selectable<RunTable> & { session_uuid: string; session_key: string; address_id: bigint };
+/** A row of `runs` with the names of its session and its exchange, as selectRuns returns it. */
+export type RunRow = Selectable<RunTable> & {
+  session_uuid: string;
+  session_key: string;
+  address_id: bigint;
+  exchange_uuid: string | null;
+};
 
-/** Runs with the names of their sessions; narrow it down and pass the rows to rowToRun. */
+/** Runs with the names of their sessions and exchanges; narrow it down and pass the rows to rowToRun. */
 export function selectRuns(db: Db) {
   return db
     .selectFrom("runs as r")
     .innerJoin("sessions as s", "s.id", "r.session")
     .selectAll("r")
-    .select(["s.session_id as session_uuid", "s.session_key", "s.address_id"]);
+    .select(["s.session_id as session_uuid", "s.session_key", "s.address_id"])
+    .select(sql<string | null>`(select exchange_id from exchanges where id = r.exchange)`.as("exchange_uuid"));
 }
 
 /** The run with this id, in any state. */
@@ -56,10 +63,51 @@ export async function lockOpenRuns(tx: Tx, session: bigint): Promise<Run[]> {
   return rows.map(rowToRun);
 }
 
+/** Takes what people said and are called out of the prompts of a session's ended runs. */
+export async function clearRunContexts(tx: Tx, session: bigint): Promise<void> {
+  await tx
+    .updateTable("runs")
+    .set({ injected_context: null })
+    .where("session", "=", session)
+    .where("injected_context", "is not", null)
+    .execute();
+}
+
+/** The run of one step of an exchange. */
+export async function findExchangeRun(db: Db, exchange: bigint, step: StepName): Promise<Run | undefined> {
+  const row = await selectRuns(db)
+    .where("r.exchange", "=", exchange)
+    .where("r.exchange_step", "=", step)
+    .executeTakeFirst();
+  return row && rowToRun(row);
+}
+
+/** Where the message that a run answers came from. */
+export async function findRunProvenance(db: Db, runId: string): Promise<Provenance | undefined> {
+  const row = await db.selectFrom("runs").select("provenance").where("run_id", "=", runId).executeTakeFirst();
+  return row && (JSON.parse(row.provenance) as Provenance);
+}
+
 /** Internal id of the run's session. A run never moves to another one. */
 export async function findRunSession(db: Db, runId: string): Promise<bigint | undefined> {
   const row = await db.selectFrom("runs").select("session").where("run_id", "=", runId).executeTakeFirst();
   return row?.session;
+}
+
+/**
+ * Internal ids of the run's session, first, and of the other session of its exchange, where the next run may have to go
+ * when this one ends. Neither ever changes.
+ */
+export async function listRunSessions(db: Db, runId: string): Promise<bigint[]> {
+  const row = await db
+    .selectFrom("runs as r")
+    .leftJoin("exchanges as x", "x.id", "r.exchange")
+    .select(["r.session", "x.requester_session", "x.target_session"])
+    .where("r.run_id", "=", runId)
+    .executeTakeFirst();
+  if (row === undefined) return [];
+  const sides = [row.session, row.requester_session, row.target_session].filter((side) => side !== null);
+  return [...new Set(sides)];
 }
 
 /** How the last attempt of a run was ended by a call of its host, or by the service while the host held it. */
@@ -174,8 +222,15 @@ export function rowToRun(row: RunRow): Run {
       stopReason: row.stop_reason,
       usage: rowToUsage(row),
       traceparent: row.traceparent,
+      exchange: rowToRunExchange(row),
+      injectedContext: row.injected_context,
     }),
   };
+}
+
+function rowToRunExchange({ exchange, exchange_uuid, exchange_step }: RunRow): RunExchange | null {
+  if (exchange === null || exchange_uuid === null || exchange_step === null) return null;
+  return { id: exchange, exchangeId: exchange_uuid, step: exchange_step as StepName };
 }
 
 function rowToError(row: RunRow): RunError | null {

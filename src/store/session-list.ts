@@ -1,7 +1,7 @@
 import { type RawBuilder, type Selectable, sql } from "kysely";
 import type { Session, SessionRow } from "../domain/session.ts";
 import type { SessionKind } from "../domain/session-key.ts";
-import type { Scope } from "../domain/visibility.ts";
+import type { Requester, Scope } from "../domain/visibility.ts";
 import type { Db, SessionTable } from "./database.ts";
 import { allKindCodes, kindCode, rowToSession } from "./session-row.ts";
 import { agentsIn, agentsOutside, isAgentIn, reachOf, whereAgent, whereInTree, whereVisible } from "./visible.ts";
@@ -116,8 +116,18 @@ function partsOf(scope: Scope, filter: SessionFilter, page: Page): RawBuilder<un
       : []),
     ...(agentIds.length > 0 ? [sessionsOf({ ...filter, agentIds }, page)] : []),
     ...(own === undefined ? [] : [oneIndex(filter, page, sql`address_id = ${own}::bigint`)]),
-    ...(tree === undefined ? [] : [oneIndex(filter, page, whereInTree(tree), ...elsewhere)]),
+    ...(tree === undefined ? [] : ownTree(tree).map((finders) => oneIndex(filter, page, ...finders, ...elsewhere))),
   ];
+}
+
+/**
+ * The requester, and what was spawned from it. Most sessions have spawned nothing: one look says so, where a walk would
+ * read the whole tree they are a leaf of.
+ */
+function ownTree(tree: Requester): RawBuilder<unknown>[][] {
+  const address = sql`${tree.addressId}::bigint`;
+  const hasChildren = sql`(select exists (select from sessions where ${whereParent(tree.addressId)}))`;
+  return [[sql`address_id = ${address}`], [hasChildren, whereInTree(tree), sql`address_id <> ${address}`]];
 }
 
 function sessionsOf(filter: SessionFilter, page: Page): RawBuilder<unknown> {

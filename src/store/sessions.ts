@@ -93,6 +93,18 @@ export async function lockSession(tx: Tx, id: bigint): Promise<Session> {
   return rowToSession(row);
 }
 
+/** Locks session rows in the one order everywhere, by id; a statement of its own, as lockSession. */
+export async function lockSessions(tx: Tx, ids: readonly bigint[]): Promise<Session[]> {
+  const rows = await tx
+    .selectFrom("sessions")
+    .selectAll()
+    .where(sql<boolean>`id = any(${ids}::bigint[])`)
+    .orderBy("id")
+    .forNoKeyUpdate()
+    .execute();
+  return rows.map(rowToSession);
+}
+
 /**
  * Finds and locks what a key resolves to. When the session was reset while this transaction waited for its row, the old
  * row no longer matches and the look comes back empty: the next one sees the new incarnation.

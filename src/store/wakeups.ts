@@ -5,8 +5,9 @@
  *   run:<run uuid>            the run has new events or a new state
  *   agent:<agent id>          the agent has a run to claim
  *   host:<host id>            a command waits for the host (cancel, drain)
+ *   channel:<channel>         the channel has a delivery to claim
  */
-export type Topic = `run:${string}` | `agent:${string}` | `host:${string}`;
+export type Topic = `run:${string}` | `agent:${string}` | `host:${string}` | `channel:${string}`;
 
 export interface Wakeups {
   /** Calls `listener` for every hint about one of `topics` until the returned function is called. */

@@ -1,0 +1,208 @@
+import { type Selectable, sql } from "kysely";
+import type { Delivery, DeliveryAttempt, DeliveryError, DeliveryKind, DeliveryState } from "../domain/delivery.ts";
+import type { DeliveryRoute } from "../domain/session.ts";
+import type { Db, DeliveryAttemptTable, DeliveryTable, Tx } from "./database.ts";
+import { laneOf } from "./delivery-lane.ts";
+
+/** State as stored: the place in this list. */
+const states: readonly DeliveryState[] = ["waiting", "ready", "claimed", "delivered", "dead", "unknown", "denied"];
+/** Positions are the stored codes, counted from 1. */
+const kinds: readonly DeliveryKind[] = ["announce", "reply"];
+
+/** State code of a session's tombstone. */
+const deletedSession = 4;
+
+export function deliveryStateCode(state: DeliveryState): number {
+  return states.indexOf(state);
+}
+
+/** A delivery about to be stored. */
+export interface NewDelivery {
+  readonly deliveryId: string;
+  /** What is delivered once, however often it is asked for. */
+  readonly effectKey: string;
+  readonly exchange: bigint;
+  readonly session: bigint;
+  readonly kind: DeliveryKind;
+  readonly route: DeliveryRoute;
+  readonly text: string;
+}
+
+/**
+ * Adds a delivery at the end of its lane, which the caller has locked: ready when the lane has no head, else waiting. Nothing
+ * is added when its effect key was used before; returns the state it was added in.
+ */
+export async function insertDelivery(tx: Tx, delivery: NewDelivery, now: Date): Promise<DeliveryState | undefined> {
+  const { route } = delivery;
+  const lane = laneOf(route);
+  const { rows } = await sql<{ state: number }>`
+    insert into deliveries (delivery_id, effect_key, exchange, session, kind, channel, to_address, account_id, thread_id, lane,
+      state, next_at, text, created_at)
+    values (${delivery.deliveryId}, ${delivery.effectKey}, ${delivery.exchange}, ${delivery.session},
+      ${kinds.indexOf(delivery.kind) + 1}, ${route.channel}, ${route.to ?? null}, ${route.accountId ?? null},
+      ${route.threadId ?? null}, ${lane},
+      case when exists (select from deliveries where lane = ${lane} and state in (1, 2)) then 0 else 1 end,
+      ${now}, ${delivery.text}, ${now})
+    on conflict (effect_key) do nothing
+    returning state`.execute(tx);
+  return rows[0] && states[rows[0].state];
+}
+
+/** A row with the names of its session and exchange. */
+export type DeliveryRow = Selectable<DeliveryTable> & {
+  session_key: string;
+  session_state: number;
+  exchange_uuid: string | null;
+};
+
+export function selectDeliveries(db: Db) {
+  return db
+    .selectFrom("deliveries as d")
+    .innerJoin("sessions as s", "s.id", "d.session")
+    .selectAll("d")
+    .select(["s.session_key", "s.state as session_state"])
+    .select(sql<string | null>`(select exchange_id from exchanges where id = d.exchange)`.as("exchange_uuid"));
+}
+
+export async function findDelivery(db: Db, deliveryId: string): Promise<Delivery | undefined> {
+  const row = await selectDeliveries(db).where("d.delivery_id", "=", deliveryId).executeTakeFirst();
+  return row && rowToDelivery(row);
+}
+
+/** The delivery, locked until the transaction ends. Whoever goes on to settle it has locked its lane before. */
+export async function lockDelivery(tx: Tx, deliveryId: string): Promise<Delivery | undefined> {
+  const row = await selectDeliveries(tx).where("d.delivery_id", "=", deliveryId).forNoKeyUpdate("d").executeTakeFirst();
+  return row && rowToDelivery(row);
+}
+
+/** Where a delivery stands in the order of locks; neither ever changes, but for an exchange that is pruned. */
+export async function findDeliveryPlace(
+  db: Db,
+  deliveryId: string,
+): Promise<{ readonly lane: string; readonly exchange: bigint | null } | undefined> {
+  return db
+    .selectFrom("deliveries")
+    .select(["lane", "exchange"])
+    .where("delivery_id", "=", deliveryId)
+    .executeTakeFirst();
+}
+
+/** Locks the exchange of a delivery, before its lane. */
+export async function lockDeliveryExchange(tx: Tx, exchange: bigint): Promise<void> {
+  await tx.selectFrom("exchanges").select("id").where("id", "=", exchange).forNoKeyUpdate().execute();
+}
+
+/** All that can be brought back of these, locked, oldest first; nothing of deleted sessions. The caller has locked their lanes. */
+export async function lockRedrivable(tx: Tx, deliveryIds: readonly string[]): Promise<Delivery[]> {
+  const rows = await selectDeliveries(tx)
+    .where(sql<boolean>`d.delivery_id = any(${deliveryIds}::uuid[])`)
+    .where("d.state", "in", [deliveryStateCode("dead"), deliveryStateCode("unknown")])
+    .where("s.state", "<>", deletedSession)
+    .orderBy("d.id")
+    .forNoKeyUpdate("d")
+    .execute();
+  return rows.map(rowToDelivery);
+}
+
+export async function listLanes(db: Db, deliveryIds: readonly string[]): Promise<string[]> {
+  const rows = await db
+    .selectFrom("deliveries")
+    .select("lane")
+    .distinct()
+    .where(sql<boolean>`delivery_id = any(${deliveryIds}::uuid[])`)
+    .execute();
+  return rows.map((row) => row.lane);
+}
+
+/** Makes locked, settled deliveries wait again in their old places, with none of their failures counted. */
+export async function redriveDeliveries(tx: Tx, ids: readonly bigint[], now: Date): Promise<void> {
+  await tx
+    .updateTable("deliveries")
+    .set({
+      state: deliveryStateCode("waiting"),
+      failures: 0,
+      next_at: now,
+      settled_at: null,
+      send_started_at: null,
+      ended_lease_token: null,
+      claim_request_id: null,
+    })
+    .where(sql<boolean>`id = any(${ids}::bigint[])`)
+    .execute();
+}
+
+/** Attempts of these deliveries, oldest first. */
+export async function listAttempts(db: Db, ids: readonly bigint[]): Promise<ReadonlyMap<bigint, DeliveryAttempt[]>> {
+  const rows = await db
+    .selectFrom("delivery_attempts")
+    .selectAll()
+    .where(sql<boolean>`delivery = any(${ids}::bigint[])`)
+    .orderBy("delivery")
+    .orderBy("attempt")
+    .execute();
+  const attempts = new Map<bigint, DeliveryAttempt[]>();
+  for (const row of rows) attempts.set(row.delivery, [...(attempts.get(row.delivery) ?? []), rowToAttempt(row)]);
+  return attempts;
+}
+
+/** Rows in the order of `ids`. */
+export async function listDeliveriesById(db: Db, ids: readonly bigint[]): Promise<Delivery[]> {
+  if (ids.length === 0) return [];
+  const rows = await selectDeliveries(db).where(sql<boolean>`d.id = any(${ids}::bigint[])`).execute();
+  const places = new Map(ids.map((id, place) => [id, place]));
+  return rows.map(rowToDelivery).sort((one, other) => places.get(one.id)! - places.get(other.id)!);
+}
+
+export function rowToDelivery(row: DeliveryRow): Delivery {
+  return {
+    id: row.id,
+    deliveryId: row.delivery_id,
+    kind: kinds[row.kind - 1]!,
+    state: states[row.state]!,
+    session: row.session,
+    sessionKey: row.session_key,
+    route: {
+      channel: row.channel,
+      ...present({ to: row.to_address, accountId: row.account_id, threadId: row.thread_id }),
+    },
+    lane: row.lane,
+    text: row.text,
+    attempt: row.attempt,
+    failures: row.failures,
+    nextAt: row.next_at,
+    createdAt: row.created_at,
+    ...(row.session_state === deletedSession && { sessionDeleted: true as const }),
+    ...present({
+      exchange: row.exchange,
+      exchangeId: row.exchange_uuid,
+      leaseToken: row.lease_token,
+      leaseExpiresAt: row.lease_expires_at,
+      sendStartedAt: row.send_started_at,
+      endedLeaseToken: row.ended_lease_token,
+      connectorId: row.connector_id,
+      providerMessageId: row.provider_message_id,
+      error: toError(row),
+      settledAt: row.settled_at,
+    }),
+  };
+}
+
+function rowToAttempt(row: Selectable<DeliveryAttemptTable>): DeliveryAttempt {
+  return {
+    attempt: row.attempt,
+    connectorId: row.connector_id,
+    startedAt: row.started_at,
+    ...present({ endedAt: row.ended_at, error: toError(row) }),
+  };
+}
+
+function toError(row: { error_class: string | null; error_message: string | null }): DeliveryError | null {
+  if (row.error_class === null) return null;
+  return { errorClass: row.error_class as DeliveryError["errorClass"], message: row.error_message ?? "" };
+}
+
+type Present<T> = { [K in keyof T]?: NonNullable<T[K]> };
+
+function present<T extends object>(values: T): Present<T> {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null)) as Present<T>;
+}
