@@ -3,7 +3,6 @@ import type { Session } from "../domain/session.ts";
 import { insertAuditEvent, type NewAuditEvent } from "../store/audit-events.ts";
 import type { Tx } from "../store/database.ts";
 import type { App } from "./context.ts";
-import type { DenialBudget } from "./denial-budget.ts";
 
 /** A call as the audit log knows it. */
 export interface AuditedCall {
@@ -52,13 +51,12 @@ export async function auditActedRead(
  * `findSubject` is asked only for a denial that is recorded.
  */
 export async function auditDenied(
-  app: Pick<App, "clock" | "db" | "log">,
-  budget: DenialBudget,
+  app: Pick<App, "clock" | "db" | "denials" | "log">,
   call: AuditedCall & { readonly reason: string },
   findSubject: () => Promise<AuditSubject>,
 ): Promise<void> {
   const { principal, method, reason } = call;
-  const grant = budget.take(whoCalls(principal), method, reason, app.clock.now());
+  const grant = app.denials.take(whoCalls(principal), method, reason, app.clock.now());
   if (grant === "none") return;
   const facts = { rpc: method, role: principal.role, reason };
   if (grant === "last_row") app.log.warn(facts, "more denials like this are not recorded until the next minute");

@@ -25,7 +25,7 @@ export interface ClaimedRun {
 export interface RunInput {
   /** New messages, oldest first, as stored. */
   readonly messages: readonly Message[];
-  /** Put before them in the prompt (S5.6); empty for messages from people. */
+  /** Put before them in the prompt (S5.6 to S5.8): who speaks, and where; empty for an operator's message. */
   readonly injectedContext: string;
   /** Run, session, agent or default setting, in this order; absent = the host's default (C46). */
   readonly model?: string;
@@ -77,10 +77,12 @@ async function readContent(app: App, run: Run) {
 function toInput(app: App, run: Run, { session, message, written }: Content): RunInput {
   return {
     messages: message ? [message] : [],
-    injectedContext: sendContext({
-      provenance: run.provenance,
-      target: { sessionKey: session.sessionKey, channel: channelOf(session) },
-    }),
+    injectedContext:
+      run.injectedContext ??
+      sendContext({
+        provenance: run.provenance,
+        target: { sessionKey: session.sessionKey, channel: channelOf(session) },
+      }),
     ...settingsOf(app, run, session),
     priorMessages: written.filter(({ messageId }) => messageId !== run.inputMessageId),
   };

@@ -1,6 +1,7 @@
 import type { Config } from "../config/schema.ts";
 import type { Db } from "../store/database.ts";
 import type { Wakeups } from "../store/wakeups.ts";
+import type { DenialBudget } from "./denial-budget.ts";
 
 /** What every verb needs. One per process; holds no state that correctness depends on. */
 export interface App {
@@ -10,6 +11,8 @@ export interface App {
   readonly ids: Ids;
   readonly wakeups: Wakeups;
   readonly log: Log;
+  /** What denials may leave in the audit log. */
+  readonly denials: DenialBudget;
   /** Aborts when this process starts to drain: parked calls end at once. */
   readonly draining: AbortSignal;
 }

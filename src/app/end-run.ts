@@ -11,6 +11,7 @@ import { promoteLane } from "../store/run-queue.ts";
 import { lockOpenRuns, writeRunEnd } from "../store/runs.ts";
 import { recordRunOutcome } from "../store/sessions.ts";
 import type { Topic } from "../store/wakeups.ts";
+import { advanceExchange } from "./advance-exchange.ts";
 import type { App } from "./context.ts";
 
 /** How a run ends. */
@@ -36,9 +37,9 @@ export interface ModelUsed {
 }
 
 /**
- * Ends a run; the one place that does. In the caller's transaction, which has locked the session and then the run:
- * writes the terminal state and the final event, notes the outcome on the session and makes the next run of the lane
- * ready. Returns what to publish after the commit. Fails with run_terminal when the run has ended before: a terminal
+ * Ends a run; the one place that does. In the caller's transaction, which has locked the sessions of the run and its exchange
+ * and then the run: writes the terminal state and the final event, notes the outcome on the session, makes the next run of
+ * the lane ready and moves the run's exchange on. Returns what to publish after the commit. Fails with run_terminal when the run has ended before: a terminal
  * state is written once (S9.2).
  */
 export async function endRun(
@@ -56,10 +57,12 @@ export async function endRun(
   await appendEvents(tx, run.id, run.attempt, [...events, toFinalEvent(ending)], now);
   if (run.startedAt) await recordRunOutcome(tx, session.id, toOutcome(ending, usage), now);
   const next = await promoteLane(tx, session.id, now);
+  const followed = await advanceExchange(app, tx, { run, ending });
   return [
     `run:${run.runId}`,
     ...(run.leaseToken && run.hostId ? [`host:${run.hostId}` as const] : []),
     ...(next ? ([`run:${next.runId}`, `agent:${next.agentId}`] as const) : []),
+    ...followed,
   ];
 }
 

@@ -3,8 +3,8 @@ import type { Run } from "../domain/run.ts";
 import type { Session } from "../domain/session.ts";
 import type { Tx } from "../store/database.ts";
 import { extendLease } from "../store/run-leases.ts";
-import { findRunSession, lockRun } from "../store/runs.ts";
-import { lockSession } from "../store/sessions.ts";
+import { listRunSessions, lockRun } from "../store/runs.ts";
+import { lockSessions } from "../store/sessions.ts";
 import type { App } from "./context.ts";
 
 /** A run and the proof of holding it. The lease token alone fences; who sends it does not matter. */
@@ -19,13 +19,17 @@ export interface LockedRun {
   readonly run: Run;
 }
 
-/** Locks a run after its session. Undefined when there is no such run. */
+/**
+ * Locks a run after its session. The other session of the run's exchange is locked with it, in the order of ids: the end of
+ * this run may enqueue one there, and two ends in opposite directions must not wait for each other. Undefined when there is
+ * no such run.
+ */
 export async function lockLane(tx: Tx, runId: string): Promise<LockedRun | undefined> {
-  const id = await findRunSession(tx, runId);
-  if (id === undefined) return undefined;
-  const session = await lockSession(tx, id);
+  const sides = await listRunSessions(tx, runId);
+  if (sides.length === 0) return undefined;
+  const session = (await lockSessions(tx, sides)).find(({ id }) => id === sides[0]);
   const run = await lockRun(tx, runId);
-  return run && { session, run };
+  return session && run && { session, run };
 }
 
 /**

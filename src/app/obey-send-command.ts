@@ -44,7 +44,12 @@ export async function obeySendCommand(
       await auditAllowed(app, tx, request, { session });
     }),
   );
-  return { deduplicated, detail: details[command] };
+  return { deduplicated, detail: describeSendCommand(command) };
+}
+
+/** What a command did, for people. */
+export function describeSendCommand(command: SendCommand): string {
+  return details[command];
 }
 
 const details: Readonly<Record<SendCommand, string>> = {

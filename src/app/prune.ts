@@ -1,4 +1,12 @@
-import { deleteEndedRuns, deleteOldAuditEvents, deleteOldRequests, deleteSilentHosts } from "../store/retention.ts";
+import {
+  deleteClosedExchanges,
+  deleteEndedRuns,
+  deleteOldAuditEvents,
+  deleteOldReceived,
+  deleteOldRequests,
+  deleteSettledDeliveries,
+  deleteSilentHosts,
+} from "../store/retention.ts";
 import { pruneDeltas } from "../store/run-events.ts";
 import { deleteStaleWaits } from "../store/waits.ts";
 import type { App } from "./context.ts";
@@ -14,7 +22,12 @@ export interface Pruned {
   /** Runs whose text deltas were folded. */
   readonly deltas: number;
   readonly runs: number;
+  readonly exchanges: number;
+  /** Settled ones. */
+  readonly deliveries: number;
   readonly requests: number;
+  /** Remembered provider message ids. */
+  readonly received: number;
   readonly hosts: number;
   readonly auditEvents: number;
   /** Waits of processes that died. */
@@ -23,7 +36,8 @@ export interface Pruned {
 
 /**
  * Removes one batch of each kind of what its retention no longer keeps: text deltas of ended runs, ended runs with their
- * events, remembered request ids, hosts that went silent, audit events, waits nobody renewed for an hour. Transcripts stay.
+ * events, closed exchanges without runs, settled deliveries, remembered request and provider message ids, hosts that went silent, audit events, waits nobody renewed
+ * for an hour. Transcripts stay.
  */
 export async function prune(app: App): Promise<Pruned> {
   const { deltaMinutes, endedRunDays, requestHours, auditDays } = app.config.retention;
@@ -31,6 +45,9 @@ export async function prune(app: App): Promise<Pruned> {
   return {
     deltas: await pruneDeltas(app.db, ago(deltaMinutes * minuteMs), batch),
     runs: await deleteEndedRuns(app.db, ago(endedRunDays * dayMs), batch),
+    exchanges: await deleteClosedExchanges(app.db, ago(endedRunDays * dayMs), batch),
+    deliveries: await deleteSettledDeliveries(app.db, ago(endedRunDays * dayMs), batch),
+    received: await deleteOldReceived(app.db, ago(requestHours * hourMs), batch * 5),
     requests: await deleteOldRequests(app.db, ago(requestHours * hourMs), batch * 5),
     hosts: await deleteSilentHosts(app.db, ago(endedRunDays * dayMs), batch),
     auditEvents: await deleteOldAuditEvents(app.db, ago(auditDays * dayMs), batch * 25),

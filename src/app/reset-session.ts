@@ -3,11 +3,13 @@ import type { Session, SessionRow } from "../domain/session.ts";
 import type { Tx } from "../store/database.ts";
 import { insertSession, type NewSession, supersedeSession } from "../store/sessions.ts";
 import { inTransaction } from "../store/transaction.ts";
+import type { Topic } from "../store/wakeups.ts";
 import { auditAllowed } from "./audit.ts";
 import type { App } from "./context.ts";
 import { viewSession } from "./get-session.ts";
 import { replayed } from "./replay.ts";
 import { getSession, lockCurrentSession } from "./resolve-session.ts";
+import { lockHeirsBefore, tellSessionGone } from "./tell-session-gone.ts";
 
 export interface ResetSessionInput {
   readonly principal: Principal;
@@ -24,15 +26,21 @@ export interface ResetSessionResult {
 
 /**
  * Starts a session anew under its key: new identity, empty transcript, unknown counters; settings, names, route and
- * its place in the spawn tree stay, with all that was spawned from it (C101). Runs accepted before stay with the old incarnation and end there (C117). Fails as the guard in
+ * its place in the spawn tree stay, with all that was spawned from it (C101). Runs accepted before stay with the old
+ * incarnation and end there (C117); its part in exchanges between sessions ends. Fails as the guard in
  * resolve-session.ts does, and with session_superseded for an incarnation that was reset before.
  */
 export async function resetSession(app: App, input: ResetSessionInput): Promise<ResetSessionResult> {
   const { principal, requestId, session } = input;
-  return inTransaction(app.db, async (tx) => {
+  const topics: Topic[] = [];
+  const reset = await inTransaction(app.db, async (tx) => {
+    topics.length = 0;
     const request = { principal, method: "ResetSession", requestId, payload: { session } };
     const { result, deduplicated } = await replayed(app, tx, request, async () => {
+      const named = await getSession(app, tx, principal, session, { verb: "change", field: "session" });
+      await lockHeirsBefore(tx, named.id);
       const old = await lockCurrentSession(app, tx, principal, session, "session");
+      topics.push(...(await tellSessionGone(app, tx, old, "superseded")));
       const renewed = await renewSession(app, tx, old);
       await auditAllowed(app, tx, request, { session: old });
       return { sessionId: renewed.sessionId, previousSessionId: old.sessionId };
@@ -44,6 +52,8 @@ export async function resetSession(app: App, input: ResetSessionInput): Promise<
       deduplicated,
     };
   });
+  app.wakeups.publish(topics);
+  return reset;
 }
 
 async function renewSession(app: App, tx: Tx, old: Session): Promise<Session> {

@@ -1,14 +1,11 @@
-import { agentConfig } from "../config/schema.ts";
 import { fieldInvalid } from "../domain/errors.ts";
 import type { Provenance } from "../domain/message.ts";
 import type { Principal } from "../domain/principal.ts";
-import type { RunView } from "../domain/run.ts";
+import type { RunExchange, RunView } from "../domain/run.ts";
 import { describeOutcome, outcomeOf, type SendOutcome } from "../domain/send-outcome.ts";
 import type { Session } from "../domain/session.ts";
-import { channelOf } from "../domain/session-channel.ts";
 import type { Tx } from "../store/database.ts";
 import { enqueueRun, refuseFullQueue } from "../store/run-queue.ts";
-import { findSessionById } from "../store/sessions.ts";
 import { inTransaction } from "../store/transaction.ts";
 import { toAuditEvent } from "./audit.ts";
 import type { App } from "./context.ts";
@@ -17,9 +14,12 @@ import { findSendCommand, obeySendCommand, type SendCommand, speakerOf } from ".
 import { redactRunFor } from "./redact-for.ts";
 import { isRepeat, replayedAs } from "./replay.ts";
 import { readReference, type SessionReference } from "./resolve-session.ts";
+import { runSettings } from "./run-settings.ts";
 import { heardSince, viewEnqueued } from "./run-view.ts";
+import { findSendOrigin, type SendOrigin, toSendProvenance } from "./send-origin.ts";
 import { refuseDeniedSend } from "./send-policy.ts";
 import { findSendTarget, lockSendTarget } from "./send-target.ts";
+import { startExchange } from "./start-exchange.ts";
 import { awaitEnd, waitRun } from "./wait-run.ts";
 import { holdWait, refuseWaitOnOneself } from "./waits.ts";
 
@@ -67,8 +67,9 @@ const maxMessageBytes = 1024 * 1024;
  * transaction before any answer; the wait holds none and reads durable state, so a repeat with the same request id joins
  * the same run on any replica (S5.4, C14, C158). Inter-session messages never change the target's route (C29).
  * The send policy binds people and sessions alike (S7.3, C118); an operator's `/send` command goes past it, to nobody (S7.2).
+ * What follows the answer, the reply-back loop and the announce, goes on without the caller (S5.7 to S5.9).
  * Fails with field_invalid, session_superseded, as the guard in resolve-session.ts does, with send_policy_denied,
- * queue_full, wait_cycle, request_id_reused, and with draining when this process stops during the wait: the message is
+ * chain_refused, queue_full, wait_cycle, request_id_reused, and with draining when this process stops during the wait: the message is
  * stored then, and the repeat goes on waiting.
  */
 export async function sendMessage(app: App, input: SendMessageInput): Promise<SendMessageResult> {
@@ -155,14 +156,18 @@ async function storeMessage(
   runId: string,
 ): Promise<RunView> {
   const { principal, message } = input;
+  const origin = await findSendOrigin(tx, principal);
   const session = await lockSendTarget(app, tx, principal, target);
   refuseDeniedSend(app, session);
+  const provenance = await toSendProvenance(app, tx, principal, origin, session.sessionKey);
+  const exchange = await startSendExchange(app, tx, message, { origin, session, provenance });
   const run = {
     runId,
     session,
     input: { messageId: app.ids.uuid(), parts: [{ type: "text" as const, text: message }] },
-    provenance: await provenanceOf(tx, principal),
+    provenance,
     ...runSettings(app, session, input),
+    ...(exchange && { exchange }),
     ...(input.traceparent === undefined ? {} : { traceparent: input.traceparent }),
   };
   const now = app.clock.now();
@@ -174,6 +179,21 @@ async function storeMessage(
   return viewEnqueued(await enqueueRun(tx, run, options, now), now);
 }
 
+/** A send of an operator begins an exchange only when its answer is to be announced somewhere. */
+async function startSendExchange(
+  app: App,
+  tx: Tx,
+  request: string,
+  { origin, session, provenance }: { origin: SendOrigin; session: Session; provenance: Provenance },
+): Promise<RunExchange | undefined> {
+  const { requester } = origin;
+  const route = session.deliveryRoute;
+  if (requester === undefined && route === undefined) return undefined;
+  const { chainId = app.ids.uuid(), hop = 1 } = provenance;
+  const asked = { kind: "send", target: session, request, route, chainId, hop } as const;
+  return startExchange(app, tx, { ...asked, ...(requester && { requester }) });
+}
+
 /** Checks everything a send checks, but for cycles of waits, and writes nothing. */
 async function validateSend(
   app: App,
@@ -181,11 +201,13 @@ async function validateSend(
   target: SessionReference,
   command: SendCommand | undefined,
 ): Promise<SendMessageResult> {
-  const session = await findSendTarget(app, app.db, input.principal, target);
+  const { principal } = input;
+  const session = await findSendTarget(app, app.db, principal, target);
   if (command !== undefined) return { validated: true };
   if (session !== undefined) {
     refuseDeniedSend(app, session);
-    if (waits(input)) refuseWaitOnOneself(input.principal, session.id);
+    if (waits(input)) refuseWaitOnOneself(principal, session.id);
+    await toSendProvenance(app, app.db, principal, await findSendOrigin(app.db, principal), session.sessionKey);
     await refuseFullQueue(app.db, session, app.config.runs.maxQueuedPerSession);
   } else if (target.type === "key") refuseDeniedSend(app, { ...target.key, sessionKey: target.key.key });
   return { validated: true };
@@ -195,33 +217,6 @@ function checkMessage(message: string): void {
   if (message === "") throw fieldInvalid("message", "must not be empty");
   if (!message.isWellFormed()) throw fieldInvalid("message", "must be well-formed Unicode");
   if (Buffer.byteLength(message) > maxMessageBytes) throw fieldInvalid("message", "must be at most 1 MiB of UTF-8");
-}
-
-/** Where the message comes from (S5.6): from the credential, never from the request. */
-async function provenanceOf(tx: Tx, principal: Principal): Promise<Provenance> {
-  if (principal.role !== "session") return { kind: "external_user" };
-  const source = await findSessionById(tx, principal.session);
-  const channel = source === undefined ? "unknown" : channelOf(source);
-  return {
-    kind: "inter_session",
-    sourceSessionKey: principal.sessionKey,
-    sourceSessionId: principal.sessionId,
-    sourceTool: "sessions_send",
-    ...(principal.runId === undefined ? {} : { sourceRunId: principal.runId }),
-    ...(channel === "unknown" ? {} : { sourceChannel: channel }),
-  };
-}
-
-/** Run, session or agent setting, in this order (C34, C42). */
-function runSettings(app: App, session: Session, input: SendMessageInput) {
-  const agent = agentConfig(app.config, session.agentId) ?? app.config.agents.defaults;
-  const model = session.modelOverride ?? agent.model;
-  const thinkingLevel = session.thinkingLevel ?? agent.thinking;
-  return {
-    runTimeoutMs: input.runTimeoutMs ?? agent.runTimeoutSeconds * 1000,
-    ...(model === undefined ? {} : { model }),
-    ...(thinkingLevel === undefined ? {} : { thinkingLevel }),
-  };
 }
 
 function waits(input: SendMessageInput): boolean {

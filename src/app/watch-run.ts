@@ -1,6 +1,8 @@
+import type { ExchangeView } from "../domain/exchange.ts";
 import type { Principal } from "../domain/principal.ts";
 import type { RunView } from "../domain/run.ts";
 import type { RunEvent } from "../domain/run-event.ts";
+import { findExchange } from "../store/exchange-reads.ts";
 import type { App } from "./context.ts";
 import { Doorbell, ringEvery, ringOnAbort } from "./doorbell.ts";
 import { readRunEvents } from "./event-reader.ts";
@@ -31,7 +33,7 @@ export type WatchFrame = { readonly sequence: number } & (
   | { readonly type: "snapshot"; readonly run: RunView }
   | { readonly type: "event"; readonly event: RunEvent }
   | { readonly type: "idle" }
-  | { readonly type: "end"; readonly reason: EndReason; readonly run?: RunView }
+  | { readonly type: "end"; readonly reason: EndReason; readonly run?: RunView; readonly exchange?: ExchangeView }
 );
 
 /**
@@ -78,8 +80,7 @@ export async function* watchRun(
       }
       sequence = batch.position;
       if (batch.ended && !batch.more) {
-        const ended = redactRunFor(principal, await readRun(app, request.runId));
-        return yield { type: "end", sequence, reason: "run_ended", run: ended };
+        return yield { type: "end", sequence, reason: "run_ended", ...(await readEnd(app, principal, request.runId)) };
       }
       if (batch.events.length > 0) idle.restart();
       const reason = endEarly();
@@ -94,6 +95,17 @@ export async function* watchRun(
   } finally {
     for (const release of releases) release();
   }
+}
+
+/** The ended run, and how far its exchange has got by then; it may go on without the run (S5.9). */
+async function readEnd(
+  app: App,
+  principal: Principal,
+  runId: string,
+): Promise<{ run: RunView; exchange?: ExchangeView }> {
+  const run = await readRun(app, runId);
+  const found = run.exchange && (await findExchange(app.db, run.exchange.exchangeId));
+  return { run: redactRunFor(principal, run), ...(found && { exchange: found.exchange }) };
 }
 
 /** Rings a bell once its time is over, and says so until it is restarted. */

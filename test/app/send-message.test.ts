@@ -201,8 +201,9 @@ describe("provenance", () => {
       sourceTool: "sessions_send",
       sourceRunId: runId,
     };
-    expect(run.provenance).toEqual(provenance);
-    expect((await findMessage(app.db, run.inputMessageId!))?.provenance).toEqual(provenance);
+    const chain = { chainId: expect.any(String), hop: 1, chain: [source.sessionKey, target.sessionKey] };
+    expect(run.provenance).toEqual({ ...provenance, ...chain });
+    expect((await findMessage(app.db, run.inputMessageId!))?.provenance).toEqual(run.provenance);
     expect(await findSessionByKey(app.db, target.sessionKey)).toMatchObject({
       lastChannel: "feishu",
       lastTo: "g1",

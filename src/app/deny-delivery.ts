@@ -1,0 +1,39 @@
+import type { Delivery, DeliveryError } from "../domain/delivery.ts";
+import type { Tx } from "../store/database.ts";
+import { findSessionById } from "../store/sessions.ts";
+import { inTransaction } from "../store/transaction.ts";
+import type { Topic } from "../store/wakeups.ts";
+import type { App } from "./context.ts";
+import { lockDeliveryInLane } from "./held-delivery.ts";
+import { decideSend } from "./send-policy.ts";
+import { settleDelivery } from "./settle-delivery.ts";
+
+/** Why a delivery of a deleted session does not go out. */
+export const sessionDeleted: DeliveryError = { errorClass: "session_deleted", message: "The session was deleted." };
+
+/** Settles a delivery that was just claimed when it may not go out by now, as in denyDelivery. Returns whether it did. */
+export async function endDeniedDelivery(app: App, claimed: Delivery): Promise<boolean> {
+  if ((await findDenial(app, app.db, claimed)) === undefined) return false;
+  const denied = await inTransaction(app.db, async (tx) => {
+    const delivery = await lockDeliveryInLane(tx, claimed.deliveryId);
+    if (delivery?.leaseToken === undefined || delivery.leaseToken !== claimed.leaseToken) return undefined;
+    return denyDelivery(app, tx, delivery);
+  });
+  app.wakeups.publish(denied ?? []);
+  return denied !== undefined;
+}
+
+/** Settles a locked, claimed delivery when the send policy denies it (S7.3) or its session is deleted; else undefined. */
+export async function denyDelivery(app: App, tx: Tx, delivery: Delivery): Promise<Topic[] | undefined> {
+  const error = await findDenial(app, tx, delivery);
+  if (error === undefined) return undefined;
+  return settleDelivery(app, tx, delivery, { state: "denied", error });
+}
+
+/** Why a session may not say this; undefined when it may. */
+async function findDenial(app: App, db: App["db"], delivery: Delivery): Promise<DeliveryError | undefined> {
+  const session = await findSessionById(db, delivery.session);
+  if (session === undefined || session.state === "deleted") return sessionDeleted;
+  const { action, decidedBy } = decideSend(app, session);
+  return action === "deny" ? { errorClass: "denied", message: `denied by ${decidedBy}` } : undefined;
+}
