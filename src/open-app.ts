@@ -1,4 +1,5 @@
 import type { App, Log } from "./app/context.ts";
+import { DenialBudget } from "./app/denial-budget.ts";
 import { randomIds } from "./app/ids.ts";
 import type { Config } from "./config/schema.ts";
 import { connectDatabase } from "./store/connect.ts";
@@ -50,7 +51,7 @@ export async function openApp({ config, migrate, ...options }: OpenAppOptions): 
     open.defer(() => clock.close());
     const wakeups = await connectWakeups(located.directUrl, { log });
     open.defer(() => wakeups.close());
-    const app = { db, config, clock, ids: randomIds(), wakeups, log };
+    const app = { db, config, clock, ids: randomIds(), wakeups, log, denials: new DenialBudget() };
     return { app, database: describeDatabase(located, options.dataDir), close: () => open.disposeAsync() };
   } catch (error) {
     await open.disposeAsync();

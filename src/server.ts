@@ -3,6 +3,7 @@ import type { App } from "./app/context.ts";
 import type { Config } from "./config/schema.ts";
 import { AppError } from "./domain/errors.ts";
 import { watchDatabase } from "./loops/database-watch.ts";
+import { runDeliveries } from "./loops/deliveries.ts";
 import { runLeaseReaper } from "./loops/lease-reaper.ts";
 import { runPruner } from "./loops/pruner.ts";
 import { runDeadlines } from "./loops/run-deadlines.ts";
@@ -52,6 +53,12 @@ export function assertProtected(listen: ListenAddress, tls: TlsMaterial | undefi
   throw new UnprotectedAddressError(listen);
 }
 
+/** Several people in one transcript is rarely what somebody wants who comes from a chat of one (C128). */
+function warnOfSharedChats({ config, log }: App): void {
+  if (config.session.dmScope !== "main") return;
+  log.warn({ setting: "session.dmScope" }, "direct chats of all people share the main session of their agent");
+}
+
 /** Whether a program of this machine that shows no credential is the operator. */
 export function admitsLocalOperator(listen: ListenAddress, { auth, tls }: Config["server"]): boolean {
   return isLoopback(listen.host) && !auth.required && tls?.clientCaFile === undefined;
@@ -83,8 +90,9 @@ export async function startServer({ app: context, listen, tls, keySet }: ServerO
   });
   const listener = new Listener({ handler, keepaliveMs: keepaliveSeconds * 1000, ...(tls && { tls }) });
   const address = await listener.listen(listen);
+  warnOfSharedChats(app);
   const loops = [
-    ...[runLeaseReaper, runDeadlines, runPruner].map((run) => run(app, app.draining)),
+    ...[runLeaseReaper, runDeadlines, runDeliveries, runPruner].map((run) => run(app, app.draining)),
     watchDatabase(app, app.draining, (answers) => health.setServing(answers)),
   ];
 

@@ -1,4 +1,5 @@
 import { type Client, createClient } from "@connectrpc/connect";
+import { ChannelService } from "#gen/agentsessions/v1/channel_service_pb.js";
 import { HostService } from "#gen/agentsessions/v1/host_service_pb.js";
 import type { Message } from "#gen/agentsessions/v1/message_pb.js";
 import type { Run } from "#gen/agentsessions/v1/run_pb.js";
@@ -43,6 +44,8 @@ export interface AgentSessions {
   readonly runs: Client<typeof RunService>;
   /** The host protocol. Agent hosts in TypeScript use `agentsessions/host` instead. */
   readonly hosts: Client<typeof HostService>;
+  /** For channel connectors: messages in, deliveries out. */
+  readonly channels: Client<typeof ChannelService>;
 
   /**
    * Sends a message into a session and waits for the answer of the run it starts. Running out of time is an outcome
@@ -91,6 +94,7 @@ export function agentSessionsOn(
     sessions,
     runs,
     hosts: createClient(HostService, transport),
+    channels: createClient(ChannelService, transport),
     sendMessage: (send) => sendMessage(singleSessions, { ...send, signal: eitherSignal(send.signal, signal) }),
     watchRun: (runId, watch = {}) =>
       watchRun(singleRuns, runId, { ...watch, signal: eitherSignal(watch.signal, signal) }),

@@ -1,5 +1,8 @@
 /** `agentsessions/client`: a typed client that survives cuts. See createAgentSessions. */
+export * from "#gen/agentsessions/v1/channel_service_pb.js";
+export * from "#gen/agentsessions/v1/delivery_pb.js";
 export * from "#gen/agentsessions/v1/error_reason_pb.js";
+export * from "#gen/agentsessions/v1/exchange_pb.js";
 export * from "#gen/agentsessions/v1/host_service_pb.js";
 export * from "#gen/agentsessions/v1/message_pb.js";
 export * from "#gen/agentsessions/v1/run_pb.js";
@@ -7,6 +10,7 @@ export * from "#gen/agentsessions/v1/run_service_pb.js";
 export * from "#gen/agentsessions/v1/session_pb.js";
 export * from "#gen/agentsessions/v1/session_service_pb.js";
 export { type AgentSessions, type AgentSessionsOptions, createAgentSessions } from "./agent-sessions.ts";
+export { type CarryOptions, carryDeliveries, NotPosted } from "./carry-deliveries.ts";
 export type { Protocol } from "./connection.ts";
 export { type ErrorReasonName, isUnavailable, reasonOf, type ServiceError, serviceErrorOf } from "./errors.ts";
 export type { TokenSource } from "./interceptors.ts";

@@ -48,7 +48,8 @@ const MAX_ATTEMPTS = 5;
 
 /**
  * Repeats a unary call that ended UNAVAILABLE, up to five attempts within the call's deadline. Only calls that cannot act twice
- * are repeated: those the contract marks as free of side effects, and those that carry a request id or a lease token (C188).
+ * are repeated: those the contract marks as free of side effects, and those that carry a request id, a lease token or a provider's
+ * message id (C188).
  */
 export const retry: Interceptor = (next) => async (request) => {
   if (request.stream || !isRepeatable(request)) return next(request);
@@ -65,6 +66,10 @@ export const retry: Interceptor = (next) => async (request) => {
 
 function isRepeatable(request: UnaryRequest): boolean {
   if (request.method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS) return true;
-  const { requestId, leaseToken } = request.message as { requestId?: string; leaseToken?: string };
-  return Boolean(requestId || leaseToken);
+  const { requestId, leaseToken, providerMessageId } = request.message as {
+    requestId?: string;
+    leaseToken?: string;
+    providerMessageId?: string;
+  };
+  return Boolean(requestId || leaseToken || providerMessageId);
 }

@@ -80,8 +80,13 @@ export const configSchema = section({
       /^(?!(?:global|unknown|current)$)[a-z0-9][a-z0-9_-]{0,63}$/,
       'a key segment: 1 to 64 of a-z 0-9 _ -, and none of the reserved words "global", "unknown", "current" (S2.5)',
     ).default("main"),
+    dmScope: oneOf(["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]).default("per-channel-peer"),
     store: text("a directory, with {agentId} where the agent's id goes").exactOptional(),
-    agentToAgent: section({ maxPingPongTurns: wholeNumber(0, 5).default(5) }).prefault({}),
+    agentToAgent: section({
+      maxPingPongTurns: wholeNumber(0, 5).default(5),
+      maxChainHops: wholeNumber(1, 100).default(10),
+      maxChainRevisits: wholeNumber(0, 100).default(1),
+    }).prefault({}),
     sendPolicy: section({
       rules: z.array(sendRule, { error: "a list of rules in brackets" }).default([]),
       default: sendAction().default("allow"),
@@ -119,6 +124,10 @@ export const configSchema = section({
     retryMaxSeconds: wholeNumber(1, 86_400).default(60),
     maxQueuedPerSession: wholeNumber(1, 1_000_000).default(1_000),
     redelivery: oneOf(["fail", "restart"]).default("fail"),
+  }).prefault({}),
+  deliveries: section({
+    leaseSeconds: wholeNumber(2, 3_600).default(30),
+    maxAttempts: wholeNumber(1, 1_000).default(8),
   }).prefault({}),
   retention: section({
     endedRunDays: wholeNumber(1, 3_650).default(30),

@@ -1,5 +1,6 @@
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import { AdminService } from "#gen/agentsessions/v1/admin_service_pb.js";
+import { ChannelService } from "#gen/agentsessions/v1/channel_service_pb.js";
 import { HostService } from "#gen/agentsessions/v1/host_service_pb.js";
 import { RunService } from "#gen/agentsessions/v1/run_service_pb.js";
 import { SessionService } from "#gen/agentsessions/v1/session_service_pb.js";
@@ -12,14 +13,16 @@ export interface Access {
   /**
    * What the call does to the session or run it names; the guards in app/resolve-session.ts and app/get-run.ts hold
    * callers to their scope by it. list: shows what the scope leaves. host: bound by the agents of the credential.
-   * lease: about runs the caller holds, which only their lease tokens open. open: names no session.
+   * lease: about runs or deliveries the caller holds, which only their lease tokens open. channel: bound by the channels and
+   * accounts of the credential. open: names no session.
    */
-  readonly verb: "list" | "read" | "send" | "change" | "host" | "lease" | "open";
+  readonly verb: "list" | "read" | "send" | "change" | "host" | "lease" | "channel" | "open";
 }
 
 const reading = (verb: "list" | "read"): Access => ({ roles: ["operator", "host", "session"], verb });
 const acting = (verb: "send" | "change"): Access => ({ roles: ["operator", "session"], verb });
 const hosting = (verb: "host" | "lease"): Access => ({ roles: ["operator", "host"], verb });
+const connecting = (verb: "channel" | "lease"): Access => ({ roles: ["operator", "connector"], verb });
 const administering: Access = { roles: ["operator"], verb: "open" };
 
 /**
@@ -46,6 +49,8 @@ export const accessTable: ReadonlyMap<string, Access> = new Map([
     watchRun: reading("read"),
     listRunEvents: reading("read"),
     cancelRun: acting("change"),
+    getExchange: reading("read"),
+    listExchanges: reading("list"),
   }),
   ...accessOf(HostService, {
     registerHost: hosting("host"),
@@ -56,6 +61,17 @@ export const accessTable: ReadonlyMap<string, Access> = new Map([
     failRun: hosting("lease"),
     releaseRun: hosting("lease"),
     drainHost: hosting("host"),
+  }),
+  ...accessOf(ChannelService, {
+    registerConnector: connecting("channel"),
+    receiveMessage: connecting("channel"),
+    claimDeliveries: connecting("channel"),
+    beginDelivery: connecting("lease"),
+    ackDelivery: connecting("lease"),
+    nackDelivery: connecting("lease"),
+    rejectDelivery: connecting("lease"),
+    listDeliveries: connecting("channel"),
+    redriveDeliveries: administering,
   }),
   ...accessOf(AdminService, {
     explainAccess: administering,

@@ -2,7 +2,6 @@ import { MethodOptions_IdempotencyLevel as Idempotency } from "@bufbuild/protobu
 import type { HandlerContext, Interceptor } from "@connectrpc/connect";
 import { type AuditedCall, auditActedRead, auditDenied, isActed } from "../app/audit.ts";
 import type { App } from "../app/context.ts";
-import { DenialBudget } from "../app/denial-budget.ts";
 import { findAuditSubject, type NamedSubject } from "../app/find-audit-subject.ts";
 import { AppError, type ErrorKind } from "../domain/errors.ts";
 import { reasonOf, toConnectError } from "./errors.ts";
@@ -15,6 +14,7 @@ const denials: ReadonlySet<ErrorKind> = new Set<ErrorKind>([
   "agent_to_agent_denied",
   "agent_not_served",
   "host_not_served",
+  "channel_not_served",
   "send_policy_denied",
 ]);
 
@@ -31,11 +31,10 @@ export interface CallAuditor {
  * once it is recorded, a stream at its first frame.
  */
 export function auditCalls(app: App): CallAuditor {
-  const budget = new DenialBudget();
   const interceptor: Interceptor = (next) => async (request) => {
     const principal = findPrincipal(request.contextValues);
     if (principal === undefined) return next(request);
-    const audit = new CallAudit(app, budget, { principal, method: request.method.name });
+    const audit = new CallAudit(app, { principal, method: request.method.name });
     const readOnly = request.method.idempotency === Idempotency.NO_SIDE_EFFECTS;
     try {
       if (!request.stream) {
@@ -53,7 +52,7 @@ export function auditCalls(app: App): CallAuditor {
   };
   const refusedAtGate = ({ values, method }: HandlerContext, error: unknown): void => {
     const principal = findPrincipal(values);
-    if (principal !== undefined) new CallAudit(app, budget, { principal, method: method.name }).refused(error);
+    if (principal !== undefined) new CallAudit(app, { principal, method: method.name }).refused(error);
   };
   return { interceptor, refusedAtGate };
 }
@@ -61,14 +60,12 @@ export function auditCalls(app: App): CallAuditor {
 /** What one call leaves in the audit log: one row at most. */
 class CallAudit {
   readonly #app: App;
-  readonly #budget: DenialBudget;
   #call: AuditedCall;
   #named: NamedSubject & { readonly validateOnly?: boolean } = {};
   #recorded = false;
 
-  constructor(app: App, budget: DenialBudget, call: AuditedCall) {
+  constructor(app: App, call: AuditedCall) {
     this.#app = app;
-    this.#budget = budget;
     this.#call = call;
   }
 
@@ -98,7 +95,7 @@ class CallAudit {
     if (this.#recorded || (!isDenial && !isActed(this.#call.principal))) return;
     this.#recorded = true;
     const reason = (facts && reasonOf(toConnectError(new AppError(facts)))) ?? "INTERNAL";
-    void auditDenied(this.#app, this.#budget, { ...this.#call, reason }, () => this.#findSubject());
+    void auditDenied(this.#app, { ...this.#call, reason }, () => this.#findSubject());
   }
 
   #findSubject() {

@@ -1,6 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { ErrorReason } from "#gen/agentsessions/v1/error_reason_pb.js";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "#gen/google/rpc/error_details_pb.js";
+import { describeRefusedHop } from "../domain/chain.ts";
 import { AppError, type ErrorFacts, type FieldViolation } from "../domain/errors.ts";
 
 /** Value of google.rpc.ErrorInfo.domain in every error of this service. */
@@ -131,12 +132,26 @@ function describe(facts: ErrorFacts): WireError {
         message: `host "${facts.hostId}" is not registered with this instance; call RegisterHost first`,
         metadata: { host_id: facts.hostId },
       };
+    case "connector_not_found":
+      return {
+        code: Code.NotFound,
+        reason: "CONNECTOR_NOT_FOUND",
+        message: `connector "${facts.connectorId}" is not registered; call RegisterConnector first`,
+        metadata: { connector_id: facts.connectorId },
+      };
     case "lease_lost":
       return {
         code: Code.FailedPrecondition,
         reason: "LEASE_LOST",
         message: `the lease on run ${facts.runId} is lost and nothing was written; stop working on it`,
         metadata: { run_id: facts.runId },
+      };
+    case "delivery_lease_lost":
+      return {
+        code: Code.FailedPrecondition,
+        reason: "LEASE_LOST",
+        message: `the lease on delivery ${facts.deliveryId} is lost and nothing was written; do not send it any more`,
+        metadata: { delivery_id: facts.deliveryId },
       };
     case "run_terminal":
       return {
@@ -165,6 +180,20 @@ function describe(facts: ErrorFacts): WireError {
         reason: "WAIT_CYCLE",
         message: `waiting here would never end: ${facts.cycle.join(" → ")}; send with wait_timeout 0`,
         metadata: { cycle: facts.cycle.join(",") },
+      };
+    case "chain_refused":
+      return {
+        code: Code.FailedPrecondition,
+        reason: "CHAIN_LIMIT",
+        message: describeRefusedHop({ ...facts, allowed: false }),
+        metadata: { limit: chainSettings[facts.limit], chain: facts.chain.join(",") },
+      };
+    case "exchange_not_found":
+      return {
+        code: Code.NotFound,
+        reason: "EXCHANGE_NOT_FOUND",
+        message: `no exchange ${facts.exchangeId}; ListExchanges names the exchanges you may see, closed ones until they are pruned`,
+        metadata: { exchange_id: facts.exchangeId },
       };
     case "etag_mismatch":
       return {
@@ -264,8 +293,26 @@ function describe(facts: ErrorFacts): WireError {
         message: `host "${facts.hostId}" serves agents beyond this credential; choose another host_id`,
         metadata: { host_id: facts.hostId },
       };
+    case "channel_not_served":
+      return describeForeignChannel(facts.channel, facts.accountId);
   }
 }
+
+function describeForeignChannel(channel: string, accountId: string | undefined): WireError {
+  const account =
+    accountId === undefined ? "" : accountId === "" ? " its default account," : ` account "${accountId}",`;
+  return {
+    code: Code.PermissionDenied,
+    reason: "CHANNEL_DENIED",
+    message: `the credential of this connector does not carry${account}${account && " on"} channel "${channel}"; use one that includes it`,
+    metadata: { channel, ...(accountId !== undefined && { account_id: accountId }) },
+  };
+}
+
+const chainSettings = {
+  maxHops: "session.agentToAgent.maxChainHops",
+  maxRevisits: "session.agentToAgent.maxChainRevisits",
+};
 
 const outOfReach = {
   read: "not visible to the caller",

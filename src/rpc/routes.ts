@@ -1,6 +1,7 @@
 import { createContextValues } from "@connectrpc/connect";
 import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
 import { AdminService } from "#gen/agentsessions/v1/admin_service_pb.js";
+import { ChannelService } from "#gen/agentsessions/v1/channel_service_pb.js";
 import { HostService } from "#gen/agentsessions/v1/host_service_pb.js";
 import { RunService } from "#gen/agentsessions/v1/run_service_pb.js";
 import { SessionService } from "#gen/agentsessions/v1/session_service_pb.js";
@@ -10,6 +11,7 @@ import { adminService } from "./admin-service.ts";
 import { auditCalls } from "./audit-calls.ts";
 import { authenticate } from "./authenticate.ts";
 import { mapBareErrors } from "./bare-errors.ts";
+import { channelService } from "./channel-service.ts";
 import { deadline } from "./deadline.ts";
 import { HealthTable } from "./health.ts";
 import { hostService } from "./host-service.ts";
@@ -24,7 +26,7 @@ import { sessionService } from "./session-service.ts";
 import { validateRequests, warmValidator } from "./validate.ts";
 
 /** The services of this release; each has a health status of its own. */
-export const services = [SessionService, RunService, HostService, AdminService];
+export const services = [SessionService, RunService, HostService, ChannelService, AdminService];
 
 export interface Routes {
   readonly handler: NodeHandler;
@@ -56,6 +58,7 @@ export function buildRoutes(app: App, { pageTokenKey, shutdown, ...identity }: R
       router.service(SessionService, sessionService(app, doors));
       router.service(RunService, runService(app, doors));
       router.service(HostService, hostService(app));
+      router.service(ChannelService, channelService(app, doors));
       router.service(AdminService, adminService(app, doors));
       health.route(router);
       routeReflection(

@@ -1,13 +1,21 @@
 import type { ServiceImpl } from "@connectrpc/connect";
-import { type ListRunsRequest, type RunService, WaitResult } from "#gen/agentsessions/v1/run_service_pb.js";
+import {
+  type ListExchangesRequest,
+  type ListRunsRequest,
+  type RunService,
+  WaitResult,
+} from "#gen/agentsessions/v1/run_service_pb.js";
 import { cancelRun } from "../app/cancel-run.ts";
 import type { App } from "../app/context.ts";
+import { getExchange } from "../app/get-exchange.ts";
 import { getRun } from "../app/get-run.ts";
+import { listExchanges } from "../app/list-exchanges.ts";
 import { listRunEvents } from "../app/list-run-events.ts";
 import { listRuns } from "../app/list-runs.ts";
 import { waitRun } from "../app/wait-run.ts";
 import { type WatchRequest, watchRun } from "../app/watch-run.ts";
 import { clampPageSize } from "../domain/page-size.ts";
+import { toExchangeMessage } from "./convert/exchange.ts";
 import { toRunMessage, toRunStates } from "./convert/run.ts";
 import { toRunEventMessage, toWatchMessage } from "./convert/run-event.ts";
 import { durationMs } from "./convert/time.ts";
@@ -24,7 +32,7 @@ const eventPage = { default: 100, max: 1000 };
 export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceImpl<typeof RunService> {
   return {
     async getRun(request, context) {
-      return { run: toRunMessage(await getRun(app, principalOf(context), toRunId(request.runId))) };
+      return { run: toRunMessage(await getRun(app, principalOf(context), toId(request.runId))) };
     },
 
     async listRuns(request, context) {
@@ -42,13 +50,13 @@ export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceIm
     async waitRun(request, context) {
       const timeoutMs = waitTimeMs(context, request.waitTimeout, runWait);
       const principal = principalOf(context);
-      const { run, reached } = await waitRun(app, principal, toRunId(request.runId), timeoutMs, context.signal);
+      const { run, reached } = await waitRun(app, principal, toId(request.runId), timeoutMs, context.signal);
       return { run: toRunMessage(run), result: reached ? WaitResult.REACHED : WaitResult.EXPIRED };
     },
 
     async *watchRun(request, context) {
       const watch: WatchRequest = {
-        runId: toRunId(request.runId),
+        runId: toId(request.runId),
         excludeDeltas: request.excludeDeltas,
         idleMs: Math.max(durationMs(request.idleInterval) || idleInterval.unset, idleInterval.min),
         ...(request.afterSequence !== undefined && { afterSequence: toSequence(request.afterSequence) }),
@@ -60,7 +68,7 @@ export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceIm
 
     async listRunEvents(request, context) {
       const query = {
-        runId: toRunId(request.runId),
+        runId: toId(request.runId),
         afterSequence: toSequence(request.afterSequence),
         pageSize: clampPageSize(request.pageSize, eventPage),
         excludeDeltas: request.excludeDeltas,
@@ -75,14 +83,30 @@ export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceIm
     },
 
     async cancelRun({ requestId, runId, reason }, context) {
-      const result = await cancelRun(app, principalOf(context), { requestId, runId: toRunId(runId), reason });
+      const result = await cancelRun(app, principalOf(context), { requestId, runId: toId(runId), reason });
       return { run: toRunMessage(result.run), deduplicated: result.deduplicated };
+    },
+
+    async getExchange({ exchangeId }, context) {
+      return { exchange: toExchangeMessage(await getExchange(app, principalOf(context), toId(exchangeId))) };
+    },
+
+    async listExchanges(request, context) {
+      const query = toExchangesQuery(request);
+      const before = toPosition(doors.pageTokenKey, request.pageToken, query);
+      const pageSize = clampPageSize(request.pageSize);
+      const { exchanges, next } = await listExchanges(app, principalOf(context), { ...query, pageSize }, before);
+      return {
+        exchanges: exchanges.map(toExchangeMessage),
+        nextPageToken:
+          next === undefined ? "" : sealPageToken(doors.pageTokenKey, { query, position: { before: String(next) } }),
+      };
     },
   };
 }
 
 /** UUIDs have one spelling inside: topics and maps compare them as text. */
-function toRunId(text: string): string {
+function toId(text: string): string {
   return text.toLowerCase();
 }
 
@@ -98,6 +122,10 @@ function toRunsQuery({ session, sourceSession, agentId, states }: ListRunsReques
     ...(sourceSession !== "" && { sourceSession }),
     ...(agentId !== "" && { agentId: agentId.toLowerCase() }),
   };
+}
+
+function toExchangesQuery({ requester, target, openOnly }: ListExchangesRequest) {
+  return { openOnly, ...(requester !== "" && { requester }), ...(target !== "" && { target }) };
 }
 
 function toPosition(key: Buffer, token: string, query: unknown): bigint | undefined {

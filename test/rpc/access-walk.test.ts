@@ -3,6 +3,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { beforeAll, describe, expect, test } from "vitest";
 import { SessionVisibility } from "#gen/agentsessions/v1/session_service_pb.js";
 import { visibilityRules } from "../../src/app/scope.ts";
+import { startMessageExchange } from "../../src/app/start-exchange.ts";
 import { type Config, isSandboxed } from "../../src/config/schema.ts";
 import type { Role } from "../../src/domain/principal.ts";
 import {
@@ -14,6 +15,7 @@ import {
 } from "../../src/domain/visibility.ts";
 import { accessTable } from "../../src/rpc/access.ts";
 import { services } from "../../src/rpc/routes.ts";
+import { inTransaction } from "../../src/store/transaction.ts";
 import {
   connectorToken,
   hostToken,
@@ -43,12 +45,19 @@ const worlds: Record<string, Config> = {
 
 const servers = new Map<string, TestServer>();
 const callers = new Map<string, World>();
+/** One in which each session was asked, by its internal id. */
+const exchanges = new Map<bigint, string>();
 const hostAgents = ["otter", "box*"];
 let tokens: Record<"host" | "connector", string>;
 
 beforeAll(async () => {
   const app = await testApp({ config: worlds["tree"]! });
   for (const agentId of ["nova", "boxed"]) callers.set(agentId, await makeWorld(app, agentId));
+  for (const { session } of [...callers.values()].flatMap(({ targets }) => Object.values(targets))) {
+    const asked = { session, route: undefined, request: "hi" };
+    const started = await inTransaction(app.db, (tx) => startMessageExchange(app, tx, asked));
+    exchanges.set(session.id, started.exchangeId);
+  }
   tokens = { host: await hostToken(app, hostAgents), connector: await connectorToken(app) };
   for (const [name, config] of Object.entries(worlds)) {
     const replica: TestApp = { ...(await testApp({ replicaOf: app, config })), ids: app.ids };
@@ -113,6 +122,8 @@ const sessionProbes: Record<string, Probe> = {
   DeleteSession: ({ sessions }, session) => sessions.deleteSession({ requestId: randomUUID(), session, etag: "stale" }),
   ListRuns: ({ runs }, session) => runs.listRuns({ session }),
   "ListRuns, source_session": ({ runs }, sourceSession) => runs.listRuns({ sourceSession }),
+  "ListExchanges, requester": ({ runs }, requester) => runs.listExchanges({ requester }),
+  "ListExchanges, target": ({ runs }, target) => runs.listExchanges({ target }),
 };
 /** Last of all: it makes another session of its target. */
 const resetProbe: Record<string, Probe> = {
@@ -127,9 +138,14 @@ const runProbes: Record<string, Probe> = {
   ListRunEvents: ({ runs }, runId) => runs.listRunEvents({ runId }),
   CancelRun: ({ runs }, runId) => runs.cancelRun({ requestId: randomUUID(), runId }),
 };
+const exchangeProbes: Record<string, Probe> = {
+  GetExchange: ({ runs }, exchangeId) => runs.getExchange({ exchangeId }),
+};
 
-test("every RPC that names a session or a run is walked", () => {
-  const walked = [sessionProbes, resetProbe, runProbes].flatMap(Object.keys).map((name) => name.split(",")[0]!);
+test("every RPC that names a session, a run or an exchange is walked", () => {
+  const walked = [sessionProbes, resetProbe, runProbes, exchangeProbes]
+    .flatMap(Object.keys)
+    .map((name) => name.split(",")[0]!);
   const named = [...accessTable].filter(([, { verb }]) => ["list", "read", "send", "change"].includes(verb));
   expect(new Set(walked)).toEqual(new Set(named.map(([rpc]) => rpc.split("/")[1]!)));
 });
@@ -170,6 +186,30 @@ function reaches({ scope, world }: Walk, probe: string, { session, run }: WorldT
   if (isRun && "requester" in scope && run.provenance.sourceSessionId === world.targets["own"]!.session.sessionId)
     return true;
   return isInScope(verbOf(probe) === "change" ? scopeForChange(scope) : scope, session);
+}
+
+/** Calls each RPC about an exchange in which each session was asked; one side in reach is enough, that it was sent there is not. */
+async function walkExchanges({ clients, scope, world }: Walk): Promise<void> {
+  for (const call of Object.values(exchangeProbes)) {
+    const nobodys = await outcomeOf(call(clients, missingId), missingId);
+    for (const [relation, { session }] of Object.entries(world.targets)) {
+      const exchangeId = exchanges.get(session.id)!;
+      const allowed = !session.reserved && isInScope(scope, session);
+      const found = await outcomeOf(call(clients, exchangeId), exchangeId);
+      expect([relation, found]).toEqual([relation, allowed ? "allowed" : nobodys]);
+    }
+  }
+}
+
+async function listExchangeIds({ runs }: TestClients): Promise<Set<string>> {
+  const ids = new Set<string>();
+  let pageToken = "";
+  do {
+    const page = await runs.listExchanges({ pageSize: 200, pageToken });
+    for (const { exchangeId } of page.exchanges) ids.add(exchangeId);
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  return ids;
 }
 
 /** Calls each RPC about each session or run, by key and by id, and about one of each kind that is not there. */
@@ -237,6 +277,15 @@ describe.each(Object.keys(worlds))("visibility %s", (setting) => {
       await walk(caller, runProbes, true);
     });
 
+    test("so with exchanges", async () => {
+      await walkExchanges(caller);
+      const listed = await listExchangeIds(caller.clients);
+      for (const { session } of [...callers.values()].flatMap(({ targets }) => Object.values(targets))) {
+        const visible = !session.reserved && isInScope(caller.scope, session);
+        expect(listed.has(exchanges.get(session.id)!)).toBe(visible);
+      }
+    });
+
     test("C96, S3.5: lists what it sees, and says that there is more", async () => {
       const { sessions, runs } = caller.clients;
       const list = async (archived: boolean) => (await sessions.listSessions({ archived, pageSize: 200 })).sessions;
@@ -275,6 +324,7 @@ describe("an agent host", () => {
   test("reads sessions and runs of its agents, and changes none", async () => {
     await walk(caller, { ...sessionProbes, ...resetProbe }, false);
     await walk(caller, runProbes, true);
+    await walkExchanges(caller);
     const { sessions, visibility, hiddenByVisibility } = await caller.clients.sessions.listSessions({ pageSize: 200 });
     expect(new Set(sessions.map((session) => session.agentId))).toEqual(new Set(["otter", "boxed"]));
     expect([visibility, hiddenByVisibility]).toEqual([SessionVisibility.UNSPECIFIED, false]);

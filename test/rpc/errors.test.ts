@@ -23,11 +23,15 @@ const matrix: { [K in ErrorKind]: [Omit<Extract<ErrorFacts, { kind: K }>, "kind"
   session_not_found: [{ reference: "main" }, Code.NotFound, "SESSION_NOT_FOUND"],
   run_not_found: [{ runId }, Code.NotFound, "RUN_NOT_FOUND"],
   host_not_found: [{ hostId: "h" }, Code.NotFound, "HOST_NOT_FOUND"],
+  connector_not_found: [{ connectorId: "c" }, Code.NotFound, "CONNECTOR_NOT_FOUND"],
+  delivery_lease_lost: [{ deliveryId: "d" }, Code.FailedPrecondition, "LEASE_LOST"],
   lease_lost: [{ runId }, Code.FailedPrecondition, "LEASE_LOST"],
   run_terminal: [{ runId, state: "failed" }, Code.FailedPrecondition, "RUN_TERMINAL"],
   event_sequence_gap: [{ runId, expected: 3, received: 5 }, Code.FailedPrecondition, "EVENT_SEQUENCE_GAP"],
   session_superseded: [{ sessionId: "s", sessionKey }, Code.FailedPrecondition, "SESSION_SUPERSEDED"],
   wait_cycle: [{ cycle: ["a", "b", "a"] }, Code.FailedPrecondition, "WAIT_CYCLE"],
+  chain_refused: [{ limit: "maxHops", max: 2, chain: ["a", "b", "c"] }, Code.FailedPrecondition, "CHAIN_LIMIT"],
+  exchange_not_found: [{ exchangeId: "x" }, Code.NotFound, "EXCHANGE_NOT_FOUND"],
   etag_mismatch: [{ current: "e" }, Code.Aborted, "ETAG_MISMATCH"],
   conflict: [{}, Code.Aborted, "CONFLICT", 100],
   queue_full: [{ sessionKey, limit: 9 }, Code.ResourceExhausted, "QUEUE_FULL", 5000],
@@ -41,6 +45,7 @@ const matrix: { [K in ErrorKind]: [Omit<Extract<ErrorFacts, { kind: K }>, "kind"
   send_policy_denied: [{ decidedBy: "s" }, Code.PermissionDenied, "SEND_POLICY_DENIED"],
   agent_not_served: [{ agentId: "a" }, Code.PermissionDenied, "AGENT_DENIED"],
   host_not_served: [{ hostId: "h" }, Code.PermissionDenied, "AGENT_DENIED"],
+  channel_not_served: [{ channel: "c", accountId: "a" }, Code.PermissionDenied, "CHANNEL_DENIED"],
 };
 
 describe("AppError on the wire", () => {

@@ -7,7 +7,9 @@ import { blockDatabase } from "../support/database.ts";
 import { quickDrain, testServer } from "../support/server.ts";
 import { refusalOf } from "../support/wire-errors.ts";
 
-const ours = ["SessionService", "RunService", "HostService", "AdminService"].map((name) => `agentsessions.v1.${name}`);
+const ours = ["SessionService", "RunService", "HostService", "ChannelService", "AdminService"].map(
+  (name) => `agentsessions.v1.${name}`,
+);
 
 it("C182: Check and List know the server and each service", async () => {
   const { health } = (await testServer()).clients();

@@ -45,6 +45,7 @@ describe.each([
       value: {
         service: [
           "agentsessions.v1.AdminService",
+          "agentsessions.v1.ChannelService",
           "agentsessions.v1.HostService",
           "agentsessions.v1.RunService",
           "agentsessions.v1.SessionService",

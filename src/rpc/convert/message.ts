@@ -110,6 +110,8 @@ export function toProvenanceMessage(provenance: Provenance): MessageInitShape<ty
     sourceChannel: provenance.sourceChannel ?? "",
     sourceTool: provenance.sourceTool ?? "",
     sourceRunId: provenance.sourceRunId ?? "",
+    senderId: provenance.senderId ?? "",
+    senderName: provenance.senderName ?? "",
   };
 }
 

@@ -6,6 +6,7 @@ import {
 } from "#gen/agentsessions/v1/run_service_pb.js";
 import type { EndReason, WatchFrame } from "../../app/watch-run.ts";
 import type { RunEvent, RunEventBody } from "../../domain/run-event.ts";
+import { toExchangeMessage } from "./exchange.ts";
 import { toRoleValue, toUsageMessage } from "./message.ts";
 import { toRunErrorMessage, toRunMessage, toWireRunState } from "./run.ts";
 import { toTimestamp } from "./time.ts";
@@ -90,7 +91,11 @@ export function toWatchMessage(frame: WatchFrame): MessageInitShape<typeof Watch
         sequence,
         frame: {
           case: "end",
-          value: { reason: endReasons[frame.reason], run: frame.run && toRunMessage(frame.run) },
+          value: {
+            reason: endReasons[frame.reason],
+            run: frame.run && toRunMessage(frame.run),
+            exchange: frame.exchange && toExchangeMessage(frame.exchange),
+          },
         },
       };
   }

@@ -40,6 +40,8 @@ export function toRunMessage(run: RunView): MessageInitShape<typeof RunSchema> {
     lastSequence: BigInt(run.lastSequence),
     inputMessageId: run.inputMessageId ?? "",
     traceparent: run.traceparent ?? "",
+    exchangeId: run.exchange?.exchangeId ?? "",
+    exchangeStep: run.exchange?.step ?? "",
   };
 }
 
