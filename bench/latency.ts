@@ -20,8 +20,8 @@ export const latency: Bench = {
       const host = { hostId: "bench", instanceId: randomUUID() };
       const claims: number[] = [];
       const cancels: number[] = [];
-      const end = performance.now() + seconds * 1000;
       for (let n = 0; n < warmUpTurns; n++) await turn(server.client, host);
+      const end = performance.now() + seconds * 1000;
       while (performance.now() < end) {
         const { claimMs, cancelMs } = await turn(server.client, host);
         claims.push(claimMs);

@@ -3,11 +3,13 @@ import { accept } from "./accept.ts";
 import { access } from "./access.ts";
 import type { Bench, Figures } from "./bench.ts";
 import { claim } from "./claim.ts";
+import { exchange } from "./exchange.ts";
 import { latency } from "./latency.ts";
 import { memory } from "./memory.ts";
+import { outbox } from "./outbox.ts";
 import { tree } from "./tree.ts";
 
-const benches: readonly Bench[] = [accept, access, claim, latency, memory, tree];
+const benches: readonly Bench[] = [accept, access, claim, exchange, latency, memory, outbox, tree];
 
 interface Flags {
   readonly seconds: number;
@@ -28,7 +30,11 @@ withFlags(program.command("all", { isDefault: true }).description("all of them")
 function withFlags(command: Command, chosen: readonly Bench[]): void {
   command
     .option("--seconds <N>", "how long each measurement lasts", toPositive, 6)
-    .option("--rows <N>", "claim: the largest number of queued runs; access, tree: sessions", toPositive)
+    .option(
+      "--rows <N>",
+      "claim, outbox: queued runs or pending deliveries at most; access, tree: sessions",
+      toPositive,
+    )
     .option("--json", "print JSON, one object a line", false)
     .action(async (flags: Flags) => {
       for (const bench of chosen) print(bench, await bench.run(flags), flags.json);

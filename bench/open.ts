@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { chmod, mkdtemp, rm } from "node:fs/promises";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { App, Log } from "../src/app/context.ts";
+import { DenialBudget } from "../src/app/denial-budget.ts";
 import { randomIds } from "../src/app/ids.ts";
 import { type AgentSessions, createAgentSessions } from "../src/client/index.ts";
 import { defaultConfig } from "../src/config/schema.ts";
@@ -44,7 +45,16 @@ export async function openBenchApp(): Promise<BenchApp> {
   const wakeups = await connectWakeups(database.url, { log: silentLog });
   open.defer(() => wakeups.close());
   const draining = new AbortController().signal;
-  const app: App = { db, clock, wakeups, draining, config: defaultConfig(), ids: randomIds(), log: silentLog };
+  const app: App = {
+    db,
+    clock,
+    wakeups,
+    draining,
+    config: defaultConfig(),
+    ids: randomIds(),
+    log: silentLog,
+    denials: new DenialBudget(),
+  };
   return { app, url: database.url, close: () => open.disposeAsync() };
 }
 
@@ -58,14 +68,23 @@ export interface BenchServer {
   close(): Promise<void>;
 }
 
-/** Starts `agentsessions serve` as `npm start` does, a process of its own; on a database that is given, or on an embedded one. */
-export async function startBenchServer(databaseUrl?: string): Promise<BenchServer> {
+/**
+ * Starts `agentsessions serve` as `npm start` does, a process of its own; on a database that is given, or on an embedded one,
+ * with a configuration that is given, or the defaults.
+ */
+export async function startBenchServer(databaseUrl?: string, config: object = {}): Promise<BenchServer> {
   const { dataDir, remove } = await temporaryDataDir();
+  const configFile = `${dataDir}.json5`;
+  await writeFile(configFile, JSON.stringify(config));
   const { DATABASE_URL: _, ...env } = process.env;
-  const child = spawn(process.execPath, [join(import.meta.dirname, "../bin/agentsessions.js"), ...serveArgs(dataDir)], {
-    env: databaseUrl === undefined ? env : { ...env, DATABASE_URL: databaseUrl },
-    stdio: ["ignore", "pipe", "ignore"],
-  });
+  const child = spawn(
+    process.execPath,
+    [join(import.meta.dirname, "../bin/agentsessions.js"), ...serveArgs(dataDir, configFile)],
+    {
+      env: databaseUrl === undefined ? env : { ...env, DATABASE_URL: databaseUrl },
+      stdio: ["ignore", "pipe", "ignore"],
+    },
+  );
   const address = await greeted(child);
   const baseUrl = `http://${address}`;
   const client = createAgentSessions({ baseUrl });
@@ -84,8 +103,8 @@ export async function startBenchServer(databaseUrl?: string): Promise<BenchServe
   };
 }
 
-function serveArgs(dataDir: string): string[] {
-  return ["serve", "--listen", "127.0.0.1:0", "--data-dir", dataDir];
+function serveArgs(dataDir: string, configFile: string): string[] {
+  return ["serve", "--listen", "127.0.0.1:0", "--data-dir", dataDir, "--config", configFile];
 }
 
 function greeted(child: ChildProcess): Promise<string> {

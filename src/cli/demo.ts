@@ -1,11 +1,12 @@
 import type { Command } from "commander";
+import { exchangeStory } from "./demo/exchange-story.ts";
 import { importStory } from "./demo/import-story.ts";
 import { sendStory } from "./demo/send-story.ts";
 import { openTheatre, StoryFailed } from "./demo/stage.ts";
 import type { Story } from "./demo/story.ts";
 import { CommandError, usageExitCode } from "./exit.ts";
 
-const STORIES: readonly Story[] = [sendStory, importStory];
+const STORIES: readonly Story[] = [sendStory, exchangeStory, importStory];
 
 /** `agentsessions demo` */
 export function addDemoCommand(program: Command): void {
@@ -48,7 +49,7 @@ function getStory(name: string): Story {
 }
 
 function describeStories(): string {
-  return STORIES.map(({ name, summary }) => `  ${name.padEnd(8)} ${summary}`).join("\n");
+  return STORIES.map(({ name, summary }) => `  ${name.padEnd(9)} ${summary}`).join("\n");
 }
 
 interface Interruption {

@@ -15,6 +15,7 @@ export interface Facts {
   /** By run, in the order of sequences. */
   readonly events: ReadonlyMap<string, readonly EventFact[]>;
   readonly requests: readonly RequestFact[];
+  readonly exchanges: readonly ExchangeFact[];
   /** As each replica shows them. */
   readonly shown: readonly { readonly runs: readonly Run[]; readonly messages: readonly Message[] }[];
 }
@@ -37,6 +38,8 @@ export interface RunFact {
   readonly inputMessageId: string;
   readonly lastEventSeq: number;
   readonly sourceSession: string | null;
+  /** Step of an exchange; null for a run without one. */
+  readonly step: string | null;
 }
 
 export interface MessageFact {
@@ -56,6 +59,14 @@ export interface EventFact {
   readonly body: { readonly type: string; readonly state?: string; readonly text?: string; readonly note?: string };
 }
 
+export interface ExchangeFact {
+  readonly exchangeId: string;
+  readonly closed: boolean;
+  readonly endReason: string | null;
+  /** Steps of its runs, in their order. */
+  readonly steps: readonly string[];
+}
+
 export interface RequestFact {
   readonly caller: string;
   readonly requestId: string;
@@ -67,7 +78,7 @@ type Rows = readonly Record<string, string>[];
 /** Reads everything from the tables themselves, past the service. */
 export async function readTables(
   databaseUrl: string,
-): Promise<Pick<Facts, "sessions" | "runs" | "messages" | "events" | "requests">> {
+): Promise<Pick<Facts, "sessions" | "runs" | "messages" | "events" | "requests" | "exchanges">> {
   const client = new pg.Client({ connectionString: databaseUrl });
   await client.connect();
   try {
@@ -81,7 +92,7 @@ export async function readTables(
       runs: (
         await read(
           `select id, run_id, session, (array['waiting','ready','running','completed','failed','canceled','timed_out'])[state + 1] as state, attempt,
-             lease_token, reply, reply_message_id, input_message_id, last_event_seq, source_session_id from runs order by id`,
+             lease_token, reply, reply_message_id, input_message_id, last_event_seq, source_session_id, exchange_step from runs order by id`,
         )
       ).map(toRunFact),
       messages: (
@@ -95,6 +106,17 @@ export async function readTables(
           "select run, seq, attempt, xmin::text::bigint as transaction, convert_from(body, 'UTF8') as body from run_events order by run, seq",
         ),
       ),
+      exchanges: (
+        await read(
+          `select exchange_id, closed_at, (array['reply_skip','empty','max_turns','failed','canceled','timed_out','no_loop','requester_gone'])[end_reason] as reason,
+             (select string_agg(exchange_step, ' ' order by id) from runs where exchange = exchanges.id) as steps from exchanges order by id`,
+        )
+      ).map((row) => ({
+        exchangeId: row["exchange_id"]!,
+        closed: row["closed_at"] !== null,
+        endReason: row["reason"] ?? null,
+        steps: row["steps"]?.split(" ") ?? [],
+      })),
       requests: (await read("select caller, request_id, result from requests where method = 'SendMessage'")).map(
         (row) => ({
           caller: row["caller"]!,
@@ -147,6 +169,7 @@ function toRunFact(row: Rows[number]): RunFact {
     inputMessageId: row["input_message_id"]!,
     lastEventSeq: Number(row["last_event_seq"]),
     sourceSession: row["source_session_id"] ?? null,
+    step: row["exchange_step"] ?? null,
   };
 }
 

@@ -25,6 +25,7 @@ function run(place: number, fields: Partial<RunFact> = {}): RunFact {
     inputMessageId: `input ${place}`,
     lastEventSeq: 4,
     sourceSession: null,
+    step: null,
     ...fields,
   };
 }
@@ -84,6 +85,10 @@ function story(): { -readonly [K in keyof Facts]: Facts[K] } {
       ["1", events(10, [0, 1, 1, 2, 2, 2], taken)],
       ["2", events(20, [0, 1, 1, 1], plain)],
     ]),
+    exchanges: [
+      { exchangeId: "e", closed: true, endReason: "reply_skip", steps: ["primary", "ping_pong/1"] },
+      { exchangeId: "to itself", closed: true, endReason: "no_loop", steps: ["primary"] },
+    ],
     requests: runs.map(({ runId }, place) => ({ caller: "operator", requestId: `request ${place}`, runId })),
     shown: [shown, shown],
   };
@@ -126,6 +131,16 @@ test.each<[string, RegExp, (facts: History) => void]>([
   ["a lease left over", /no lease is left/, (facts) => (facts.runs = [facts.runs[0]!, run(1, { leased: true })])],
   ["another reply", /the agent's answer/, (facts) => (facts.runs = [facts.runs[0]!, run(1, { reply: "no" })])],
   ["two answers", /one final message/, (facts) => (facts.messages = [...facts.messages, message(5, 0, "assistant")])],
+  [
+    "an exchange that goes no further",
+    /exchange between sessions/,
+    (facts) => (facts.exchanges = [{ ...facts.exchanges[0]!, closed: false, endReason: null, steps: ["primary"] }]),
+  ],
+  [
+    "an exchange without its turn",
+    /exchange between sessions/,
+    (facts) => (facts.exchanges = [{ ...facts.exchanges[0]!, steps: ["primary"] }]),
+  ],
   ["a replica that hides a run", /both replicas/, (facts) => (facts.shown = [{ runs: [], messages: [] }])],
   ["a missing event", /without gap/, (facts) => withEvents(facts, "2", (all) => all.toSpliced(1, 1))],
   [

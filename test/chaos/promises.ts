@@ -1,6 +1,6 @@
 import { RunState } from "../../src/client/index.ts";
 import { eventPromises } from "./event-promises.ts";
-import type { Facts, MessageFact, RunFact } from "./facts.ts";
+import type { ExchangeFact, Facts, MessageFact, RunFact } from "./facts.ts";
 import { answerOf, endingOf, relayed, relayRequestId, toWork } from "./work.ts";
 
 /** Something the service promises, and every way in which it was not kept. */
@@ -28,6 +28,7 @@ const checks: Readonly<Record<string, Check>> = {
   "no session has a waiting run without a head, and no lease is left": nothingStuck,
   "a completed run has one final message, and its reply is the agent's answer": oneFinalMessage,
   "a relayed message was sent once, however often its run was started": relayedOnce,
+  "every exchange between sessions has ended, each of its steps taken once": exchangesEnded,
   "both replicas show what is stored": shownAsStored,
   "nobody was answered what must not be answered": ({ callers, lateHost }) => [...callers.faults, ...lateHost.faults],
   ...eventPromises,
@@ -59,7 +60,12 @@ function* oneRunPerRequest({ callers, requests, runs, runByRunId }: Indexed): Ge
   }
   const asked = requests.map((request) => request.runId);
   if (new Set(asked).size !== asked.length) yield "two requests share a run";
-  for (const { runId } of runs) if (!asked.includes(runId)) yield `nobody asked for run ${runId}`;
+  for (const run of runs.filter(isAsked)) if (!asked.includes(run.runId)) yield `nobody asked for run ${run.runId}`;
+}
+
+/** Not a turn that followed an answer. */
+function isAsked({ step }: RunFact): boolean {
+  return step === null || step === "primary";
 }
 
 function* sameRunForRepeats({ callers }: Indexed): Generator<string> {
@@ -153,8 +159,21 @@ function* relayedOnce({ runs, requests, runByRunId, inputOf }: Indexed): Generat
     if (!child) yield `run ${run.runId} has completed and its message to ${work.to} is not there`;
     else if (inputOf(child) !== relayed(work)) yield `run ${run.runId} sent ${inputOf(child)}`;
   }
-  const sent = runs.filter(({ sourceSession }) => sourceSession !== null).length;
+  const sent = runs.filter((run) => isAsked(run) && run.sourceSession !== null).length;
   if (sent !== expected) yield `${sent} runs come from sessions, ${expected} were relayed`;
+}
+
+/** A relayed message is answered, its sender hears of it in one turn and ends it; nobody listens outside. */
+function* exchangesEnded({ exchanges }: Indexed): Generator<string> {
+  const expected = (exchange: ExchangeFact) =>
+    exchange.endReason === "no_loop" ? ["primary"] : ["primary", "ping_pong/1"];
+  for (const exchange of exchanges) {
+    const { exchangeId, closed, endReason, steps } = exchange;
+    if (!closed) yield `exchange ${exchangeId} is open after ${steps.join(", ")}`;
+    else if (steps.join() !== expected(exchange).join()) {
+      yield `exchange ${exchangeId} ended (${endReason}) after ${steps.join(", ")}`;
+    }
+  }
 }
 
 const shownStates = {

@@ -38,11 +38,18 @@ export function toText(work: Work): string {
   return JSON.stringify(work);
 }
 
-export function toWork(text: string): Work {
-  return JSON.parse(text) as Work;
+/** What is no work is the answer to a relay, in the turn that follows it. */
+function isWork(text: string): boolean {
+  return text.startsWith("{");
 }
 
+export function toWork(text: string): Work {
+  return isWork(text) ? (JSON.parse(text) as Work) : { name: "a turn", act: "answer", ms: 0 };
+}
+
+/** A turn that follows an answer ends the exchange. */
 export function answerOf(text: string): string {
+  if (!isWork(text)) return "REPLY_SKIP";
   return `${toWork(text).name}: ${createHash("sha256").update(text).digest("hex")}`;
 }
 

@@ -40,7 +40,8 @@ sandbox, under any of the four but \`self\`, as long as \`agents.defaults.sandbo
 | allowed agents | Every session of the agents that \`tools.agentToAgent\` lets this one reach (off by default) |
 | sent | Runs that it started in other sessions by sending to them |
 | its agents | Sessions and runs of the agents its token names |
-| held | Runs that it has claimed and not ended, shown by the lease token of each |
+| its channels | Chats and deliveries on the channels and accounts its token names |
+| held | Runs or deliveries that it has claimed and not ended, shown by the lease token of each |
 | yes / – | For everyone of that role / for no one of it |
 
 What a caller may not see looks to it as if it were not there: same answer, byte for byte. Sessions called \`global\` or \`unknown\`, which an import may
@@ -82,7 +83,7 @@ function cellsOf(access: Access, typeName: string): string[] {
   return [
     forRole("operator", access.verb === "open" ? "yes" : access.verb === "lease" ? "held" : "all"),
     forRole("host", access.verb === "open" ? "yes" : access.verb === "lease" ? "held" : "its agents"),
-    forRole("connector", "yes"),
+    forRole("connector", access.verb === "open" ? "yes" : access.verb === "lease" ? "held" : "its channels"),
     ...visibilities.map((visibility) => sessionCell(visibility, false)),
     sandboxedCell(access, sessionCell),
   ];

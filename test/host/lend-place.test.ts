@@ -4,7 +4,12 @@ import { type AgentFunction, type AgentHost, createAgentHost } from "../../src/h
 import { type TestServer, testServer } from "../support/server.ts";
 import { openFleet } from "../support/session-tools.ts";
 
-const config = { ...openFleet, server: { ...openFleet.server, drainNoticeMs: 0, drainGraceSeconds: 1 } };
+const config = {
+  ...openFleet,
+  // Agents that ask at every turn would go on asking in the turns that follow an answer.
+  session: { ...openFleet.session, agentToAgent: { ...openFleet.session.agentToAgent, maxPingPongTurns: 0 } },
+  server: { ...openFleet.server, drainNoticeMs: 0, drainGraceSeconds: 1 },
+};
 
 let server: TestServer;
 let client: AgentSessions;

@@ -1,4 +1,5 @@
 import type { App } from "../../src/app/context.ts";
+import { DenialBudget } from "../../src/app/denial-budget.ts";
 import type { Config } from "../../src/config/schema.ts";
 import { connectWakeups } from "../../src/store/postgres-wakeups.ts";
 import { type ManualClock, manualClock } from "./clock.ts";
@@ -40,6 +41,7 @@ export async function testApp(options: TestAppOptions = {}): Promise<TestApp> {
     ids: sequentialIds(),
     wakeups,
     log: silentLog,
+    denials: new DenialBudget(),
     draining: draining.signal,
     drain: () => draining.abort(),
   };

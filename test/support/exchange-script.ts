@@ -12,7 +12,7 @@ import { type ExchangeEffect, type ExchangeEvent, type RunResult, step } from ".
  * Commands of the scripts about exchanges:
  *
  *   send | spawn | message [max=N] [requester=none] [route=none]     begins a new exchange
- *   <step> says "text" | nothing | failed | canceled | timed_out     its run ended
+ *   <step> says "text" | nothing | failed | denied | canceled | timed_out     its run ended
  *   <side> gone                                                      its session ended
  *   delivery <outcome>                                               its delivery was settled
  *
@@ -21,20 +21,20 @@ import { type ExchangeEffect, type ExchangeEvent, type RunResult, step } from ".
 export function exchangeScript(): (command: string) => string {
   let state: ExchangeState | undefined;
   return (command) => {
-    const begun = begin(command);
+    const begun = beginExchange(command);
     if (begun !== undefined) {
       state = begun;
       return showState(begun);
     }
     if (state === undefined) throw new Error(`"${command}" needs an exchange: begin with send, spawn or message`);
-    const stepped = step(state, toEvent(command));
+    const stepped = step(state, toExchangeEvent(command));
     const now = stepped.state === state ? "unchanged" : showState(stepped.state);
     state = stepped.state;
     return [now, ...stepped.effects.map(showEffect)].join("  → ");
   };
 }
 
-function begin(command: string): ExchangeState | undefined {
+export function beginExchange(command: string): ExchangeState | undefined {
   const [kind, ...settings] = command.split(" ");
   if (kind !== "send" && kind !== "spawn" && kind !== "message") return undefined;
   const given = new Map(settings.map((setting): [string, string] => setting.split("=") as [string, string]));
@@ -46,7 +46,7 @@ function begin(command: string): ExchangeState | undefined {
   });
 }
 
-function toEvent(command: string): ExchangeEvent {
+export function toExchangeEvent(command: string): ExchangeEvent {
   const [subject = "", verb = ""] = command.split(" ");
   if (verb === "gone") return { type: "session_gone", side: subject as Side };
   if (subject === "delivery") return { type: "delivery_settled", outcome: verb as DeliveryOutcome };
@@ -59,6 +59,7 @@ function toResult(verb: string, command: string): RunResult {
       return { type: "said", text: JSON.parse(command.slice(command.indexOf('"'))) };
     case "nothing":
     case "failed":
+    case "denied":
     case "canceled":
     case "timed_out":
       return { type: verb };

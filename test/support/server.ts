@@ -1,6 +1,7 @@
 import { type Client, createClient, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { AdminService } from "#gen/agentsessions/v1/admin_service_pb.js";
+import { ChannelService } from "#gen/agentsessions/v1/channel_service_pb.js";
 import { HostService } from "#gen/agentsessions/v1/host_service_pb.js";
 import { RunService } from "#gen/agentsessions/v1/run_service_pb.js";
 import { SessionService } from "#gen/agentsessions/v1/session_service_pb.js";
@@ -29,6 +30,7 @@ export interface TestClients {
   readonly sessions: Client<typeof SessionService>;
   readonly runs: Client<typeof RunService>;
   readonly hosts: Client<typeof HostService>;
+  readonly channels: Client<typeof ChannelService>;
   readonly admin: Client<typeof AdminService>;
   readonly health: Client<typeof Health>;
 }
@@ -90,6 +92,7 @@ export function clientsOf(transport: Transport): TestClients {
     sessions: createClient(SessionService, transport),
     runs: createClient(RunService, transport),
     hosts: createClient(HostService, transport),
+    channels: createClient(ChannelService, transport),
     admin: createClient(AdminService, transport),
     health: createClient(Health, transport),
   };

@@ -6,6 +6,8 @@ interface Answer {
   readonly at: number;
   readonly text?: string;
   readonly reason?: NonNullable<ExchangeState["endReason"]>;
+  /** The send policy stopped it. */
+  readonly denied?: true;
 }
 
 /**
@@ -114,6 +116,7 @@ export function tellExchange(
     now = last.at;
     if (last.text !== undefined) send("announce", last.text);
     else if (last.reason === "empty" || last.reason === "reply_skip") close(reason, "skipped", now);
+    else if (last.denied) close(reason, "denied", now);
     else if (start.kind === "spawn" && last.reason !== "canceled") send("announce", known.latestReply ?? "");
     else close(reason, "failed", now);
   }
@@ -157,6 +160,7 @@ export function tellExchange(
 
 function worth(result: RunResult): Omit<Answer, "at"> {
   if (result.type === "nothing") return { reason: "empty" };
+  if (result.type === "denied") return { reason: "failed", denied: true };
   if (result.type !== "said") return { reason: result.type };
   if (result.text.trim() === "REPLY_SKIP") return { reason: "reply_skip" };
   return ["", "ANNOUNCE_SKIP", "NO_REPLY"].includes(result.text.trim()) ? { reason: "empty" } : { text: result.text };

@@ -9,8 +9,11 @@ import type { Stage, StageServer, Story } from "./story.ts";
 
 /** Agents that stories may use; `main` is the default one. By default none would reach another one's sessions. */
 const CONFIG = {
-  agents: { list: [{ id: "main", default: true }, { id: "nova" }, { id: "otter" }] },
-  tools: { sessions: { visibility: "all" }, agentToAgent: { enabled: true, allow: ["nova", "otter"] } },
+  agents: { list: [{ id: "main", default: true }, ...["nova", "otter", "heron", "lark"].map((id) => ({ id }))] },
+  tools: {
+    sessions: { visibility: "all" },
+    agentToAgent: { enabled: true, allow: ["nova", "otter", "heron", "lark"] },
+  },
 };
 
 /** Where stories are played: one server for all of them. */
