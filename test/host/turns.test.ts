@@ -23,7 +23,9 @@ import { collect } from "../support/collect.ts";
 import { type TestServer, testServer } from "../support/server.ts";
 
 const agentIds = ["nova", "otter", "quill", "ember", "lark"];
+// Turns of the reply-back loop would come between the sends that are looked at.
 const config = parseConfig({
+  session: { agentToAgent: { maxPingPongTurns: 0 } },
   server: { drainNoticeMs: 0, drainGraceSeconds: 1 },
   agents: { list: agentIds.map((id) => ({ id })) },
   tools: { sessions: { visibility: "all" }, agentToAgent: { enabled: true } },

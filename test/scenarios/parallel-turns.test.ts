@@ -9,7 +9,9 @@ import { addSession } from "../support/runs-by-hand.ts";
 import { testServer } from "../support/server.ts";
 
 const workers = ["ember", "finch", "heron", "lark", "nova", "otter", "quill", "raven", "wren"];
+// Answers alone are looked at, not the turns that follow them.
 const config = parseConfig({
+  session: { agentToAgent: { maxPingPongTurns: 0 } },
   server: { drainNoticeMs: 0, drainGraceSeconds: 1 },
   agents: { list: ["boss", ...workers].map((id) => ({ id })) },
   tools: { sessions: { visibility: "all" }, agentToAgent: { enabled: true } },

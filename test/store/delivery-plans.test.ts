@@ -6,6 +6,7 @@ import { promoteDeliveryStatement } from "../../src/store/delivery-lane.ts";
 import { claimDeliveriesStatement, lostDeliveriesStatement } from "../../src/store/delivery-leases.ts";
 import { type DeliveryFilter, deliveryListQuery } from "../../src/store/delivery-list.ts";
 import { testDatabase } from "../support/database.ts";
+import { explainWrite } from "../support/plans.ts";
 
 let db: Db;
 const now = new Date("2026-01-01T00:00:00.000Z");
@@ -35,43 +36,7 @@ beforeAll(async () => {
   await sql`analyze`.execute(db);
 });
 
-interface Plan {
-  "Node Type": string;
-  "Relation Name"?: string;
-  "Index Name"?: string;
-  "Actual Rows": number;
-  "Actual Loops": number;
-  "Rows Removed by Filter"?: number;
-  Plans?: Plan[];
-}
-
-/** Runs the statement and takes it back. What it read of `deliveries`. */
-async function explain(statement: RawBuilder<unknown>) {
-  const indexes = new Set<string>();
-  let touched = 0;
-  let sequential = false;
-  const walk = (plan: Plan): void => {
-    if (plan["Index Name"]) indexes.add(plan["Index Name"]);
-    if (plan["Relation Name"] === "deliveries") {
-      sequential ||= plan["Node Type"] === "Seq Scan";
-      touched += (plan["Actual Rows"] + (plan["Rows Removed by Filter"] ?? 0)) * plan["Actual Loops"];
-    }
-    plan.Plans?.forEach(walk);
-  };
-  const rollback = new Error("rollback");
-  await db
-    .transaction()
-    .execute(async (tx) => {
-      type Answer = { "QUERY PLAN": [{ Plan: Plan }] };
-      const { rows } = await sql<Answer>`explain (analyze, format json) ${statement}`.execute(tx);
-      walk(rows[0]!["QUERY PLAN"][0].Plan);
-      throw rollback;
-    })
-    .catch((error: unknown) => {
-      if (error !== rollback) throw error;
-    });
-  return { indexes: [...indexes], touched, sequential };
-}
+const explain = (statement: RawBuilder<unknown>) => explainWrite(db, statement, "deliveries");
 
 test.each([
   [1, "deliveries_ready", [{ channel: "telegram" }]],

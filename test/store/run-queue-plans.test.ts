@@ -12,6 +12,7 @@ import {
   promoteStatement,
 } from "../../src/store/run-queue.ts";
 import { testDatabase } from "../support/database.ts";
+import { explainWrite } from "../support/plans.ts";
 
 let db: Db;
 const now = new Date("2026-01-01T00:00:00.000Z");
@@ -46,44 +47,7 @@ beforeAll(async () => {
   await sql`analyze`.execute(db);
 });
 
-interface Plan {
-  "Node Type": string;
-  "Relation Name"?: string;
-  "Index Name"?: string;
-  "Actual Rows": number;
-  "Actual Loops": number;
-  "Rows Removed by Filter"?: number;
-  Plans?: Plan[];
-}
-
-/** Runs the statement and takes it back. What it read of `runs`: indexes, rows touched, whether any scan was sequential. */
-async function explain(statement: RawBuilder<unknown>) {
-  const indexes = new Set<string>();
-  let touched = 0;
-  let sequential = false;
-  const walk = (plan: Plan): void => {
-    if (plan["Index Name"]) indexes.add(plan["Index Name"]);
-    if (plan["Relation Name"] === "runs") {
-      sequential ||= plan["Node Type"] === "Seq Scan";
-      touched += (plan["Actual Rows"] + (plan["Rows Removed by Filter"] ?? 0)) * plan["Actual Loops"];
-    }
-    plan.Plans?.forEach(walk);
-  };
-  const rollback = new Error("rollback");
-  await db
-    .transaction()
-    .execute(async (tx) => {
-      const { rows } = await sql<{
-        "QUERY PLAN": [{ Plan: Plan }];
-      }>`explain (analyze, format json) ${statement}`.execute(tx);
-      walk(rows[0]!["QUERY PLAN"][0].Plan);
-      throw rollback;
-    })
-    .catch((error: unknown) => {
-      if (error !== rollback) throw error;
-    });
-  return { indexes: [...indexes], touched, sequential };
-}
+const explain = (statement: RawBuilder<unknown>) => explainWrite(db, statement, "runs");
 
 describe.each([1, 10])("a claim of %i", (wanted) => {
   test.each([[["agent0"]], [["agent0", "agent1", "agent2"]]])(
