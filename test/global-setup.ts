@@ -43,7 +43,8 @@ async function openServer(): Promise<{ url: string; close(): Promise<void> }> {
   const dataDir = await mkdtemp(path.join(tmpdir(), "agentsessions-test-"));
   // Started by root, the database runs as another user, who must be able to pass.
   await chmod(dataDir, 0o755);
-  const settings = { max_connections: "200" };
+  // Apps of single tests keep their connections until the end of their file.
+  const settings = { max_connections: "500" };
   const embedded = await startEmbedded({ dataDir, log: silentLog, durable: false, settings });
   return {
     url: embedded.url,
