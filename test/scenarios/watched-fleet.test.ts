@@ -80,6 +80,7 @@ test(
 
 describe("watchers that stop reading, with their sockets open", () => {
   const written = 12 * 1024 * 1024;
+  const watchers = 10;
   const pieceBytes = 8 * 1024;
   const piecesAtOnce = 64;
 
@@ -90,7 +91,7 @@ describe("watchers that stop reading, with their sockets open", () => {
       const server = await testServer({ app });
       const run = await addRun(app, await addSession(app));
       await hold(app, run);
-      const stalled = Array.from({ length: 4 }, () => {
+      const stalled = Array.from({ length: watchers }, () => {
         const { runs } = server.clients();
         return runs.watchRun({ runId: run.runId, afterSequence: 0n })[Symbol.asyncIterator]();
       });
@@ -104,8 +105,9 @@ describe("watchers that stop reading, with their sockets open", () => {
         offset += piecesAtOnce * pieceBytes;
       }
       await end(app, run);
-      // Client and server share this process, so both their buffers are counted: less than what a single watcher has missed.
-      expect((await heldBytes()) - before).toBeLessThan(written);
+      // Client and server share this process, so both their buffers are counted, and what the collector has not got to: a
+      // quarter of what the watchers have missed together.
+      expect((await heldBytes()) - before).toBeLessThan((watchers * written) / 4);
 
       const { run: ended } = (await server.clients().runs.getRun({ runId: run.runId })) ?? {};
       expect(ended?.state).toBe(RunState.COMPLETED);
