@@ -1,6 +1,6 @@
 import { AppError, fieldInvalid } from "../domain/errors.ts";
 import { messageText, type Usage } from "../domain/message.ts";
-import { isTerminal, type Run, type RunView } from "../domain/run.ts";
+import { isTerminal, type ModelUsed, type Run, type RunView } from "../domain/run.ts";
 import { dueEnding } from "../domain/run-ending.ts";
 import type { HostMessage } from "../domain/run-event.ts";
 import type { Tx } from "../store/database.ts";
@@ -8,7 +8,7 @@ import { appendMessages } from "../store/messages.ts";
 import { findRun } from "../store/runs.ts";
 import { inTransaction } from "../store/transaction.ts";
 import type { App } from "./context.ts";
-import { type Ending, endRun, type ModelUsed } from "./end-run.ts";
+import { type Ending, endRun } from "./end-run.ts";
 import { type HeldRunRequest, type LockedRun, lockHeldLane, startUnbeaten } from "./held-run.ts";
 import { toMessageAdded, toNewMessage } from "./host-message.ts";
 import { viewRun } from "./run-view.ts";

@@ -1,6 +1,6 @@
 import { AppError } from "../domain/errors.ts";
 import type { Usage } from "../domain/message.ts";
-import type { Run, RunError, TerminalState } from "../domain/run.ts";
+import type { ModelUsed, Run, RunError, TerminalState } from "../domain/run.ts";
 import type { RunEventBody } from "../domain/run-event.ts";
 import { transitionRun } from "../domain/run-transition.ts";
 import type { Session } from "../domain/session.ts";
@@ -30,12 +30,6 @@ export interface Ending {
   readonly leaseLost?: boolean;
 }
 
-export interface ModelUsed {
-  readonly provider?: string;
-  readonly model?: string;
-  readonly contextTokens?: number;
-}
-
 /**
  * Ends a run; the one place that does. In the caller's transaction, which has locked the sessions of the run and its exchange
  * and then the run: writes the terminal state and the final event, notes the outcome on the session, makes the next run of
@@ -52,7 +46,13 @@ export async function endRun(
   const usage = addUsage(run.usage, ending.usage);
   const { modelUsed, events = [], leaseLost, usage: _unreported, ...result } = ending;
   const endedLeaseToken = leaseLost ? undefined : run.leaseToken;
-  const written = await writeRunEnd(tx, run.id, { ...result, ...(usage && { usage }) }, endedLeaseToken, now);
+  const written = await writeRunEnd(
+    tx,
+    run.id,
+    { ...result, ...(modelUsed && { modelUsed }), ...(usage && { usage }) },
+    endedLeaseToken,
+    now,
+  );
   if (!written) throw refuseEnded(run);
   await appendEvents(tx, run.id, run.attempt, [...events, toFinalEvent(ending)], now);
   if (run.startedAt) await recordRunOutcome(tx, session.id, toOutcome(ending, usage), now);

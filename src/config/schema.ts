@@ -20,6 +20,18 @@ const agentPattern = () =>
     'an agent id in which * stands for any characters, such as "nova", "team-*" or "*"; no session key',
   );
 
+const toolName = () =>
+  textLike(
+    /^[A-Za-z0-9_.*-]{1,100}$/,
+    'the name of a tool, with * for any characters, such as "sessions_spawn" or "web_*"',
+  );
+const toolRules = () =>
+  section({
+    allow: z.array(toolName(), { error: "a list of tools in brackets" }).exactOptional(),
+    deny: z.array(toolName(), { error: "a list of tools in brackets" }).exactOptional(),
+  });
+const subagentModel = () => ({ model: modelName().exactOptional(), thinking: thinkingLevel().exactOptional() });
+
 const agentSchema = section({
   id: agentId(),
   name: text("a name for people").exactOptional(),
@@ -28,6 +40,15 @@ const agentSchema = section({
   thinking: thinkingLevel().exactOptional(),
   runTimeoutSeconds: runTimeoutSeconds().exactOptional(),
   sandbox: section({ mode: sandboxMode().exactOptional() }).exactOptional(),
+  tools: toolRules().exactOptional(),
+  subagents: section({
+    allowAgents: z
+      .array(textLike(/^(\*|[a-z0-9][a-z0-9_-]{0,63})$/, 'an agent id, or "*" for any configured agent'), {
+        error: "a list of agent ids in brackets",
+      })
+      .exactOptional(),
+    ...subagentModel(),
+  }).exactOptional(),
 });
 
 type AgentEntry = z.output<typeof agentSchema>;
@@ -58,7 +79,17 @@ function withDefaultAgent(agents: AgentEntry[]): AgentEntry[] {
 }
 
 const channelName = () => textLike(/^[a-z0-9][a-z0-9._-]*$/, "the name of a channel in lower case");
+const threadBindings = {
+  enabled: flag(),
+  idleHours: wholeNumber(0, 8_760),
+  maxAgeHours: wholeNumber(0, 8_760),
+};
 const channelSchema = section({
+  threadBindings: section({
+    enabled: threadBindings.enabled.exactOptional(),
+    idleHours: threadBindings.idleHours.exactOptional(),
+    maxAgeHours: threadBindings.maxAgeHours.exactOptional(),
+  }).exactOptional(),
   owners: z.array(text("the id of a sender on this channel"), { error: "a list in brackets" }).default([]),
 });
 
@@ -91,7 +122,22 @@ export const configSchema = section({
       rules: z.array(sendRule, { error: "a list of rules in brackets" }).default([]),
       default: sendAction().default("allow"),
     }).prefault({}),
+    threadBindings: section({
+      enabled: threadBindings.enabled.default(true),
+      idleHours: threadBindings.idleHours.default(24),
+      maxAgeHours: threadBindings.maxAgeHours.default(0),
+    }).prefault({}),
   }).prefault({}),
+  models: z
+    .record(
+      text("the name of a model"),
+      section({
+        alias: text("another name of the model").exactOptional(),
+        thinking: z.array(thinkingLevel(), { error: "a list of thinking levels in brackets" }).exactOptional(),
+      }),
+      { error: "an object in braces: model → what is known of it" },
+    )
+    .default({}),
   agents: section({
     defaults: section({
       model: modelName().exactOptional(),
@@ -101,6 +147,15 @@ export const configSchema = section({
         mode: sandboxMode().default("off"),
         sessionToolsVisibility: oneOf(["spawned", "all"]).default("spawned"),
       }).prefault({}),
+      subagents: section({
+        ...subagentModel(),
+        runTimeoutSeconds: runTimeoutSeconds().default(0),
+        announceTimeoutSeconds: wholeNumber(1, 86_400).default(120),
+        archiveAfterMinutes: wholeNumber(0, 525_600).default(60),
+        maxChildrenPerAgent: wholeNumber(1, 10_000).default(5),
+        maxActive: wholeNumber(1, 1_000_000).default(1_000),
+        maxSpawnDepth: wholeNumber(1, 20).default(3),
+      }).prefault({}),
     }).prefault({}),
     list: agentList,
   }).prefault({}),
@@ -109,6 +164,15 @@ export const configSchema = section({
     agentToAgent: section({
       enabled: flag().default(false),
       allow: z.array(agentPattern(), { error: "a list of agent patterns in brackets" }).default(["*"]),
+    }).prefault({}),
+    subagents: section({ tools: toolRules().prefault({}) }).prefault({}),
+    sessions_spawn: section({
+      attachments: section({
+        enabled: flag().default(true),
+        maxFiles: wholeNumber(1, 1_000).default(50),
+        maxFileBytes: wholeNumber(1, 33_554_432).default(1_048_576),
+        maxTotalBytes: wholeNumber(1, 50_331_648).default(5_242_880),
+      }).prefault({}),
     }).prefault({}),
   }).prefault({}),
   channels: z
@@ -124,6 +188,7 @@ export const configSchema = section({
     retryMaxSeconds: wholeNumber(1, 86_400).default(60),
     maxQueuedPerSession: wholeNumber(1, 1_000_000).default(1_000),
     redelivery: oneOf(["fail", "restart"]).default("fail"),
+    staleAfterMinutes: wholeNumber(1, 525_600).default(120),
   }).prefault({}),
   deliveries: section({
     leaseSeconds: wholeNumber(2, 3_600).default(30),

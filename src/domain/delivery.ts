@@ -67,7 +67,7 @@ export function transitionDelivery(state: DeliveryState, act: DeliveryAct): Deli
 }
 
 /** announce: of an exchange between sessions (S5.8). reply: to a message that came in from the chat. */
-export type DeliveryKind = "announce" | "reply";
+export type DeliveryKind = "announce" | "reply" | "bind_thread" | "unbind_thread";
 
 /** A delivery as stored. Absent means unknown or unset. */
 export interface Delivery {

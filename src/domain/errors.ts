@@ -1,4 +1,6 @@
+import type { AttachmentProblem } from "./attachments.ts";
 import type { ChainLimits } from "./chain.ts";
+import type { ThreadProblem } from "./thread-binding.ts";
 
 /**
  * Every refusal this service makes, as facts. Code throws facts, never sentences; one exhaustive switch in
@@ -34,7 +36,21 @@ export type ErrorFacts =
   | { kind: "send_policy_denied"; decidedBy: string }
   | { kind: "agent_not_served"; agentId: string }
   | { kind: "host_not_served"; hostId: string }
-  | { kind: "channel_not_served"; channel: string; accountId?: string };
+  | { kind: "channel_not_served"; channel: string; accountId?: string }
+  | { kind: "attachment_not_found"; attachmentId: string }
+  | { kind: "attachments_refused"; problems: readonly AttachmentProblem[] }
+  | { kind: "attachments_disabled"; setting: string }
+  | { kind: "tool_denied"; tool: string; setting: string }
+  | { kind: "spawn_depth_exceeded"; depth: number; limit: number }
+  | { kind: "spawn_runtime_unsupported"; runtime: string; withAttachments: boolean }
+  | { kind: "thread_required" }
+  | { kind: "thread_unavailable"; cause: ThreadProblem; channel?: string; setting?: string }
+  | { kind: "spawn_agent_not_allowed"; agentId: string; allowed: readonly string[]; setting: string }
+  | { kind: "sandbox_escape_denied"; agentId: string; requesterAgentId: string }
+  | { kind: "sandbox_required"; agentId: string }
+  | { kind: "model_invalid"; model: string; models: readonly string[] }
+  | { kind: "thinking_level_invalid"; level: string; levels: readonly string[]; model?: string }
+  | { kind: "children_limit"; scope: "requester" | "service"; active: number; limit: number };
 
 /** One broken rule of one request field; `field` is the path as the caller wrote it ("update_mask", "items[2].run_id"). */
 export interface FieldViolation {

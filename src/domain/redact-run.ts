@@ -43,6 +43,7 @@ function redactBody(body: RunEventBody): RunEventBody {
     case "usage":
     case "message_added":
     case "deltas_pruned":
+    case "attachment_added":
       return body;
   }
 }

@@ -1,3 +1,4 @@
+import type { AttachmentFile, NewAttachment } from "./attachments.ts";
 import type { JsonObject } from "./json.ts";
 import type { MessageBody, Role, Usage } from "./message.ts";
 import type { RunError, RunState } from "./run.ts";
@@ -19,7 +20,11 @@ export type RunEventBody =
   | { type: "usage"; usage: Usage }
   | { type: "message_added"; messageId: string; messageSequence: number; role: Role }
   | { type: "progress"; note: string }
-  | { type: "deltas_pruned"; count: number };
+  | { type: "deltas_pruned"; count: number }
+  | { type: "attachment_added"; file: StoredFile };
+
+/** An AttachmentFile as an event keeps it: createdAt is the event's. */
+export type StoredFile = Omit<AttachmentFile, "createdAt">;
 
 export type RunEventType = RunEventBody["type"];
 
@@ -31,10 +36,11 @@ export interface RunEvent {
   readonly body: RunEventBody;
 }
 
-/** What a host reports: an event for watchers, or a message for the transcript (which makes a message_added event). */
+/** What a host reports: an event for watchers, a message for the transcript (which makes a message_added event), or a file (attachment_added). */
 export type HostEvent =
   | Extract<RunEventBody, { type: "text_delta" | "tool_call" | "tool_result" | "usage" | "progress" }>
-  | { type: "message"; message: HostMessage };
+  | { type: "message"; message: HostMessage }
+  | { type: "output_attachment"; file: NewAttachment };
 
 /** A message a host writes into the transcript. */
 export interface HostMessage extends MessageBody {

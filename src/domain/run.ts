@@ -1,3 +1,4 @@
+import type { AttachmentFile } from "./attachments.ts";
 import type { StepName } from "./exchange/state.ts";
 import type { Provenance, Usage } from "./message.ts";
 
@@ -84,6 +85,17 @@ export interface Run {
   readonly exchange?: RunExchange;
   /** Of a step of the service's own (S5.7, S5.8) and of a message from a chat; absent = made from the provenance. */
   readonly injectedContext?: string;
+  /** What answered, as the host reported it. */
+  readonly modelUsed?: ModelUsed;
+  /** How many files the agent gave back. */
+  readonly outputFiles: number;
+}
+
+/** Provider and model that a run used. */
+export interface ModelUsed {
+  readonly provider?: string;
+  readonly model?: string;
+  readonly contextTokens?: number;
 }
 
 /** The exchange a run belongs to, and its step there. */
@@ -107,4 +119,6 @@ export interface QueueStatus {
 export interface RunView extends Run {
   /** Present while waiting or ready. */
   readonly queue?: QueueStatus;
+  /** Files the agent gave back, oldest first; absent when none. */
+  readonly outputAttachments?: readonly AttachmentFile[];
 }

@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import type { HostMessageSchema, ModelUsedSchema } from "#gen/agentsessions/v1/host_service_pb.js";
+import type { HostMessageSchema } from "#gen/agentsessions/v1/host_service_pb.js";
 import { Role, type UsageSchema } from "#gen/agentsessions/v1/message_pb.js";
+import type { ModelUsedSchema } from "#gen/agentsessions/v1/run_pb.js";
 import type { HostReply, TurnMessage, TurnUsage } from "./turn.ts";
 
 export type HostMessageInit = MessageInitShape<typeof HostMessageSchema>;

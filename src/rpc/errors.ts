@@ -1,24 +1,12 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import type { ErrorReason } from "#gen/agentsessions/v1/error_reason_pb.js";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "#gen/google/rpc/error_details_pb.js";
 import { describeRefusedHop } from "../domain/chain.ts";
 import { AppError, type ErrorFacts, type FieldViolation } from "../domain/errors.ts";
+import { describeSpawnRefusal } from "./spawn-errors.ts";
+import type { WireError } from "./wire-error.ts";
 
 /** Value of google.rpc.ErrorInfo.domain in every error of this service. */
 export const errorDomain = "agentsessions.v1";
-
-type Reason = Exclude<keyof typeof ErrorReason, "UNSPECIFIED">;
-
-/** An error on the wire: what a program tests, what a person reads, and when a repeat may help. */
-interface WireError {
-  readonly code: Code;
-  readonly reason: Reason;
-  readonly message: string;
-  readonly metadata?: Readonly<Record<string, string>>;
-  readonly violations?: readonly FieldViolation[];
-  /** Least time before a repeat; absent where a repeat alone does not help. */
-  readonly retryAfterMs?: number;
-}
 
 /** Turns a refusal into its form on the wire. Its cause stays behind. */
 export function toConnectError(error: AppError): ConnectError {
@@ -70,7 +58,7 @@ function onWire(error: WireError): ConnectError {
   if (violations !== undefined) {
     details.push({
       desc: BadRequestSchema,
-      value: { fieldViolations: violations.map((each) => ({ ...each, reason })) },
+      value: { fieldViolations: violations.map((each) => ({ reason, ...each })) },
     });
   }
   if (retryAfterMs !== undefined) {
@@ -295,6 +283,8 @@ function describe(facts: ErrorFacts): WireError {
       };
     case "channel_not_served":
       return describeForeignChannel(facts.channel, facts.accountId);
+    default:
+      return describeSpawnRefusal(facts);
   }
 }
 

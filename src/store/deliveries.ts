@@ -7,7 +7,7 @@ import { laneOf } from "./delivery-lane.ts";
 /** State as stored: the place in this list. */
 const states: readonly DeliveryState[] = ["waiting", "ready", "claimed", "delivered", "dead", "unknown", "denied"];
 /** Positions are the stored codes, counted from 1. */
-const kinds: readonly DeliveryKind[] = ["announce", "reply"];
+const kinds: readonly DeliveryKind[] = ["announce", "reply", "bind_thread", "unbind_thread"];
 
 /** State code of a session's tombstone. */
 const deletedSession = 4;

@@ -4,12 +4,14 @@ import type { Db } from "./database.ts";
 import * as initial from "./migrations/001-initial.ts";
 import * as access from "./migrations/002-access.ts";
 import * as exchanges from "./migrations/003-exchanges.ts";
+import * as spawns from "./migrations/004-spawns.ts";
 
 /** Every migration by name; never remove or rename one, as databases remember the names. */
 const migrations: Readonly<Record<string, Migration>> = {
   "001-initial": initial,
   "002-access": access,
   "003-exchanges": exchanges,
+  "004-spawns": spawns,
 };
 
 /** The database was migrated by a newer release, which this one must not write to. */

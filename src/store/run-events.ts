@@ -12,6 +12,7 @@ const eventTypes = [
   "message_added",
   "progress",
   "deltas_pruned",
+  "attachment_added",
 ] as const satisfies readonly RunEventType[];
 
 function toEventTypeNumber(type: RunEventType): number {

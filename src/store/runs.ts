@@ -1,7 +1,7 @@
 import { type Selectable, sql } from "kysely";
 import type { StepName } from "../domain/exchange/state.ts";
 import type { Provenance, Usage } from "../domain/message.ts";
-import type { Run, RunError, RunErrorCode, RunExchange, RunState, TerminalState } from "../domain/run.ts";
+import type { ModelUsed, Run, RunError, RunErrorCode, RunExchange, RunState, TerminalState } from "../domain/run.ts";
 import type { Db, RunTable, Tx } from "./database.ts";
 
 /** State as stored: the place in this list. */
@@ -118,6 +118,7 @@ export interface RunEnding {
   readonly replyMessageId?: string;
   readonly stopReason?: string;
   readonly usage?: Usage;
+  readonly modelUsed?: ModelUsed;
 }
 
 /**
@@ -144,6 +145,9 @@ export async function writeRunEnd(
       reply_message_id: ending.replyMessageId ?? null,
       stop_reason: ending.stopReason ?? null,
       ...toUsageColumns(ending.usage),
+      used_provider: ending.modelUsed?.provider ?? null,
+      used_model: ending.modelUsed?.model ?? null,
+      used_context_tokens: toBigint(ending.modelUsed?.contextTokens),
     })
     .where("id", "=", run)
     .where("ended_at", "is", null)
@@ -224,8 +228,19 @@ export function rowToRun(row: RunRow): Run {
       traceparent: row.traceparent,
       exchange: rowToRunExchange(row),
       injectedContext: row.injected_context,
+      modelUsed: rowToModelUsed(row),
     }),
+    outputFiles: row.output_files,
   };
+}
+
+function rowToModelUsed(row: RunRow): ModelUsed | null {
+  const used = withoutNulls({
+    provider: row.used_provider,
+    model: row.used_model,
+    contextTokens: toCount(row.used_context_tokens),
+  });
+  return Object.keys(used).length > 0 ? used : null;
 }
 
 function rowToRunExchange({ exchange, exchange_uuid, exchange_step }: RunRow): RunExchange | null {

@@ -19,6 +19,7 @@ const run: RunView = {
   runTimeoutMs: 5_000,
   createdAt: at,
   lastSequence: 1,
+  outputFiles: 0,
   lastClientSequence: 0,
   provenance: { kind: "external_user" },
 };

@@ -71,6 +71,7 @@ test("a run's unknowns stay absent, and its lease does not show", () => {
     runTimeoutMs: 1500,
     createdAt: at,
     lastSequence: 2,
+    outputFiles: 0,
     lastClientSequence: 0,
     provenance: { kind: "external_user" },
   };

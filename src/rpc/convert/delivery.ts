@@ -59,7 +59,12 @@ function toAttemptMessage(attempt: DeliveryAttempt): MessageInitShape<typeof Del
   };
 }
 
-const wireKinds: Readonly<Record<DeliveryKind, WireKind>> = { announce: WireKind.ANNOUNCE, reply: WireKind.REPLY };
+const wireKinds: Readonly<Record<DeliveryKind, WireKind>> = {
+  announce: WireKind.ANNOUNCE,
+  reply: WireKind.REPLY,
+  bind_thread: WireKind.BIND_THREAD,
+  unbind_thread: WireKind.UNBIND_THREAD,
+};
 
 const wireStates: Readonly<Record<DeliveryState, WireState>> = {
   waiting: WireState.PENDING,

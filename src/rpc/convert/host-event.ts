@@ -1,15 +1,10 @@
-import type {
-  HostEvent as WireEvent,
-  HostMessage as WireMessage,
-  ModelUsed as WireModelUsed,
-} from "#gen/agentsessions/v1/host_service_pb.js";
+import type { HostEvent as WireEvent, HostMessage as WireMessage } from "#gen/agentsessions/v1/host_service_pb.js";
 import { type Part as WirePart, Role as WireRole, type Usage as WireUsage } from "#gen/agentsessions/v1/message_pb.js";
-import { RunError_Code } from "#gen/agentsessions/v1/run_pb.js";
-import type { ModelUsed } from "../../app/end-run.ts";
+import { RunError_Code, type ModelUsed as WireModelUsed } from "#gen/agentsessions/v1/run_pb.js";
 import { fieldInvalid } from "../../domain/errors.ts";
 import type { JsonObject } from "../../domain/json.ts";
 import type { Part, Role, Usage } from "../../domain/message.ts";
-import type { RunErrorCode } from "../../domain/run.ts";
+import type { ModelUsed, RunErrorCode } from "../../domain/run.ts";
 import type { HostEvent, HostMessage } from "../../domain/run-event.ts";
 
 /** Events of a batch; `field` is where the batch stands in the request. */

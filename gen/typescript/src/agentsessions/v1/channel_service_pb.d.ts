@@ -97,7 +97,7 @@ export declare type ConnectorChannel = Message<"agentsessions.v1.ConnectorChanne
   accountIds: string[];
 
   /**
-   * What it can do, for example "threads".
+   * What it can do. "threads": it can open or bind threads (KIND_BIND_THREAD); other words are kept and mean nothing yet.
    *
    * @generated from field: repeated string abilities = 3;
    */
@@ -125,7 +125,7 @@ export declare type ConnectorChannelJson = {
   accountIds?: string[];
 
   /**
-   * What it can do, for example "threads".
+   * What it can do. "threads": it can open or bind threads (KIND_BIND_THREAD); other words are kept and mean nothing yet.
    *
    * @generated from field: repeated string abilities = 3;
    */
@@ -744,6 +744,13 @@ export declare type AckDeliveryRequest = Message<"agentsessions.v1.AckDeliveryRe
    * @generated from field: string provider_message_id = 3;
    */
   providerMessageId: string;
+
+  /**
+   * The thread that was opened or bound; required for KIND_BIND_THREAD, not looked at otherwise.
+   *
+   * @generated from field: agentsessions.v1.BoundThread bound_thread = 4;
+   */
+  boundThread?: BoundThread | undefined;
 };
 
 /**
@@ -772,6 +779,13 @@ export declare type AckDeliveryRequestJson = {
    * @generated from field: string provider_message_id = 3;
    */
   providerMessageId?: string;
+
+  /**
+   * The thread that was opened or bound; required for KIND_BIND_THREAD, not looked at otherwise.
+   *
+   * @generated from field: agentsessions.v1.BoundThread bound_thread = 4;
+   */
+  boundThread?: BoundThreadJson;
 };
 
 /**
@@ -779,6 +793,54 @@ export declare type AckDeliveryRequestJson = {
  * Use `create(AckDeliveryRequestSchema)` to create a new message.
  */
 export declare const AckDeliveryRequestSchema: GenMessage<AckDeliveryRequest, {jsonType: AckDeliveryRequestJson}>;
+
+/**
+ * A thread a connector bound to a spawned session: what its messages will come in under.
+ *
+ * @generated from message agentsessions.v1.BoundThread
+ */
+export declare type BoundThread = Message<"agentsessions.v1.BoundThread"> & {
+  /**
+   * `thread_id` of ReceiveMessage.
+   *
+   * @generated from field: string thread_id = 1;
+   */
+  threadId: string;
+
+  /**
+   * `chat_id` of ReceiveMessage; empty = the chat of the delivery's route.
+   *
+   * @generated from field: string chat_id = 2;
+   */
+  chatId: string;
+};
+
+/**
+ * A thread a connector bound to a spawned session: what its messages will come in under.
+ *
+ * @generated from message agentsessions.v1.BoundThread
+ */
+export declare type BoundThreadJson = {
+  /**
+   * `thread_id` of ReceiveMessage.
+   *
+   * @generated from field: string thread_id = 1;
+   */
+  threadId?: string;
+
+  /**
+   * `chat_id` of ReceiveMessage; empty = the chat of the delivery's route.
+   *
+   * @generated from field: string chat_id = 2;
+   */
+  chatId?: string;
+};
+
+/**
+ * Describes the message agentsessions.v1.BoundThread.
+ * Use `create(BoundThreadSchema)` to create a new message.
+ */
+export declare const BoundThreadSchema: GenMessage<BoundThread, {jsonType: BoundThreadJson}>;
 
 /**
  * Response of AckDelivery.

@@ -282,6 +282,21 @@ export enum Delivery_Kind {
    * @generated from enum value: KIND_REPLY = 2;
    */
   REPLY = 2,
+
+  /**
+   * Open or bind a thread in the chat of `route` for a spawned session, titled `text`, and say in AckDelivery which one it is (S6.9).
+   * Only for connectors that registered the ability "threads" for the channel.
+   *
+   * @generated from enum value: KIND_BIND_THREAD = 3;
+   */
+  BIND_THREAD = 3,
+
+  /**
+   * The thread of `route` no longer belongs to a spawned session; `text` is the notice to post there. Close it if the channel can.
+   *
+   * @generated from enum value: KIND_UNBIND_THREAD = 4;
+   */
+  UNBIND_THREAD = 4,
 }
 
 /**
@@ -289,7 +304,7 @@ export enum Delivery_Kind {
  *
  * @generated from enum agentsessions.v1.Delivery.Kind
  */
-export declare type Delivery_KindJson = "KIND_UNSPECIFIED" | "KIND_ANNOUNCE" | "KIND_REPLY";
+export declare type Delivery_KindJson = "KIND_UNSPECIFIED" | "KIND_ANNOUNCE" | "KIND_REPLY" | "KIND_BIND_THREAD" | "KIND_UNBIND_THREAD";
 
 /**
  * Describes the enum agentsessions.v1.Delivery.Kind.

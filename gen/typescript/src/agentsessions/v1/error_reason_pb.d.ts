@@ -232,6 +232,111 @@ export enum ErrorReason {
    * @generated from enum value: ERROR_REASON_CONNECTOR_NOT_FOUND = 30;
    */
   CONNECTOR_NOT_FOUND = 30,
+
+  /**
+   * No such attachment, or its session was deleted, or the caller may not see it. NOT_FOUND.
+   *
+   * @generated from enum value: ERROR_REASON_ATTACHMENT_NOT_FOUND = 31;
+   */
+  ATTACHMENT_NOT_FOUND = 31,
+
+  /**
+   * Files break rules; one field violation for each problem of each file, metadata "problems" lists their codes in the same order (S6.6). INVALID_ARGUMENT.
+   *
+   * @generated from enum value: ERROR_REASON_ATTACHMENTS_INVALID = 32;
+   */
+  ATTACHMENTS_INVALID = 32,
+
+  /**
+   * Files are too many or too large and nothing else is wrong with them; told as ATTACHMENTS_INVALID is. RESOURCE_EXHAUSTED.
+   *
+   * @generated from enum value: ERROR_REASON_ATTACHMENTS_TOO_LARGE = 33;
+   */
+  ATTACHMENTS_TOO_LARGE = 33,
+
+  /**
+   * Attachments are switched off; metadata "setting" names where. PERMISSION_DENIED.
+   *
+   * @generated from enum value: ERROR_REASON_ATTACHMENTS_DISABLED = 34;
+   */
+  ATTACHMENTS_DISABLED = 34,
+
+  /**
+   * The requester's agent may not spawn this agent; metadata "allowed" lists those it may, "setting" names what decides (S6.4). PERMISSION_DENIED.
+   *
+   * @generated from enum value: ERROR_REASON_SPAWN_AGENT_NOT_ALLOWED = 35;
+   */
+  SPAWN_AGENT_NOT_ALLOWED = 35,
+
+  /**
+   * The requester is a sub-agent at the greatest depth; metadata "depth" and "limit". PERMISSION_DENIED.
+   *
+   * @generated from enum value: ERROR_REASON_SPAWN_DEPTH_EXCEEDED = 36;
+   */
+  SPAWN_DEPTH_EXCEEDED = 36,
+
+  /**
+   * The runtime is not supported; metadata "runtime" and "use". INVALID_ARGUMENT.
+   *
+   * @generated from enum value: ERROR_REASON_SPAWN_RUNTIME_UNSUPPORTED = 37;
+   */
+  SPAWN_RUNTIME_UNSUPPORTED = 37,
+
+  /**
+   * mode "session" needs thread; metadata "use" names the mode that works without (C66). INVALID_ARGUMENT.
+   *
+   * @generated from enum value: ERROR_REASON_THREAD_REQUIRED_FOR_SESSION_MODE = 38;
+   */
+  THREAD_REQUIRED_FOR_SESSION_MODE = 38,
+
+  /**
+   * No thread can be bound for the requester; metadata "cause" says why, "use" the mode that works without (S6.9, C66). FAILED_PRECONDITION.
+   *
+   * @generated from enum value: ERROR_REASON_THREAD_UNAVAILABLE = 39;
+   */
+  THREAD_UNAVAILABLE = 39,
+
+  /**
+   * A sandboxed requester may not spawn an agent that runs unsandboxed (S6.5). PERMISSION_DENIED.
+   *
+   * @generated from enum value: ERROR_REASON_SANDBOX_ESCAPE_DENIED = 40;
+   */
+  SANDBOX_ESCAPE_DENIED = 40,
+
+  /**
+   * sandbox "require", and the agent does not run sandboxed (S6.5). FAILED_PRECONDITION.
+   *
+   * @generated from enum value: ERROR_REASON_SANDBOX_REQUIRED = 41;
+   */
+  SANDBOX_REQUIRED = 41,
+
+  /**
+   * The model is not in the catalog; metadata "models" lists it. INVALID_ARGUMENT.
+   *
+   * @generated from enum value: ERROR_REASON_MODEL_INVALID = 42;
+   */
+  MODEL_INVALID = 42,
+
+  /**
+   * There is no such thinking level, or the model does not have it; metadata "levels" lists those it has. INVALID_ARGUMENT.
+   *
+   * @generated from enum value: ERROR_REASON_THINKING_LEVEL_INVALID = 43;
+   */
+  THINKING_LEVEL_INVALID = 43,
+
+  /**
+   * As many active children as there may be; metadata "scope" (requester or service), "active", "limit" and "setting" (S6.8). RESOURCE_EXHAUSTED.
+   *
+   * @generated from enum value: ERROR_REASON_CHILDREN_LIMIT = 44;
+   */
+  CHILDREN_LIMIT = 44,
+
+  /**
+   * The caller's agent, or sub-agents in general, may not use this session tool; metadata "tool" and "setting" (S6.7). PERMISSION_DENIED.
+   *
+   * @generated from enum value: ERROR_REASON_TOOL_DENIED = 45;
+   */
+  TOOL_DENIED = 45,
 }
 
 /**
@@ -240,7 +345,7 @@ export enum ErrorReason {
  *
  * @generated from enum agentsessions.v1.ErrorReason
  */
-export declare type ErrorReasonJson = "ERROR_REASON_UNSPECIFIED" | "ERROR_REASON_FIELD_INVALID" | "ERROR_REASON_PAGE_TOKEN_MISMATCH" | "ERROR_REASON_REQUEST_ID_REUSED" | "ERROR_REASON_SESSION_NOT_FOUND" | "ERROR_REASON_RUN_NOT_FOUND" | "ERROR_REASON_HOST_NOT_FOUND" | "ERROR_REASON_LEASE_LOST" | "ERROR_REASON_RUN_TERMINAL" | "ERROR_REASON_EVENT_SEQUENCE_GAP" | "ERROR_REASON_SESSION_SUPERSEDED" | "ERROR_REASON_WAIT_CYCLE" | "ERROR_REASON_ETAG_MISMATCH" | "ERROR_REASON_CONFLICT" | "ERROR_REASON_QUEUE_FULL" | "ERROR_REASON_DRAINING" | "ERROR_REASON_DATABASE_UNAVAILABLE" | "ERROR_REASON_CREDENTIAL_INVALID" | "ERROR_REASON_ROLE_DENIED" | "ERROR_REASON_AGENT_UNKNOWN" | "ERROR_REASON_INTERNAL" | "ERROR_REASON_VISIBILITY_DENIED" | "ERROR_REASON_AGENT_TO_AGENT_DENIED" | "ERROR_REASON_SEND_POLICY_DENIED" | "ERROR_REASON_AGENT_DENIED" | "ERROR_REASON_IDENTITY_PROVIDER_UNAVAILABLE" | "ERROR_REASON_REQUEST_TOO_LARGE" | "ERROR_REASON_CHAIN_LIMIT" | "ERROR_REASON_EXCHANGE_NOT_FOUND" | "ERROR_REASON_CHANNEL_DENIED" | "ERROR_REASON_CONNECTOR_NOT_FOUND";
+export declare type ErrorReasonJson = "ERROR_REASON_UNSPECIFIED" | "ERROR_REASON_FIELD_INVALID" | "ERROR_REASON_PAGE_TOKEN_MISMATCH" | "ERROR_REASON_REQUEST_ID_REUSED" | "ERROR_REASON_SESSION_NOT_FOUND" | "ERROR_REASON_RUN_NOT_FOUND" | "ERROR_REASON_HOST_NOT_FOUND" | "ERROR_REASON_LEASE_LOST" | "ERROR_REASON_RUN_TERMINAL" | "ERROR_REASON_EVENT_SEQUENCE_GAP" | "ERROR_REASON_SESSION_SUPERSEDED" | "ERROR_REASON_WAIT_CYCLE" | "ERROR_REASON_ETAG_MISMATCH" | "ERROR_REASON_CONFLICT" | "ERROR_REASON_QUEUE_FULL" | "ERROR_REASON_DRAINING" | "ERROR_REASON_DATABASE_UNAVAILABLE" | "ERROR_REASON_CREDENTIAL_INVALID" | "ERROR_REASON_ROLE_DENIED" | "ERROR_REASON_AGENT_UNKNOWN" | "ERROR_REASON_INTERNAL" | "ERROR_REASON_VISIBILITY_DENIED" | "ERROR_REASON_AGENT_TO_AGENT_DENIED" | "ERROR_REASON_SEND_POLICY_DENIED" | "ERROR_REASON_AGENT_DENIED" | "ERROR_REASON_IDENTITY_PROVIDER_UNAVAILABLE" | "ERROR_REASON_REQUEST_TOO_LARGE" | "ERROR_REASON_CHAIN_LIMIT" | "ERROR_REASON_EXCHANGE_NOT_FOUND" | "ERROR_REASON_CHANNEL_DENIED" | "ERROR_REASON_CONNECTOR_NOT_FOUND" | "ERROR_REASON_ATTACHMENT_NOT_FOUND" | "ERROR_REASON_ATTACHMENTS_INVALID" | "ERROR_REASON_ATTACHMENTS_TOO_LARGE" | "ERROR_REASON_ATTACHMENTS_DISABLED" | "ERROR_REASON_SPAWN_AGENT_NOT_ALLOWED" | "ERROR_REASON_SPAWN_DEPTH_EXCEEDED" | "ERROR_REASON_SPAWN_RUNTIME_UNSUPPORTED" | "ERROR_REASON_THREAD_REQUIRED_FOR_SESSION_MODE" | "ERROR_REASON_THREAD_UNAVAILABLE" | "ERROR_REASON_SANDBOX_ESCAPE_DENIED" | "ERROR_REASON_SANDBOX_REQUIRED" | "ERROR_REASON_MODEL_INVALID" | "ERROR_REASON_THINKING_LEVEL_INVALID" | "ERROR_REASON_CHILDREN_LIMIT" | "ERROR_REASON_TOOL_DENIED";
 
 /**
  * Describes the enum agentsessions.v1.ErrorReason.

@@ -12,7 +12,7 @@ import type { Timestamp, TimestampJson } from "@bufbuild/protobuf/wkt";
 export declare const file_agentsessions_v1_exchange: GenFile;
 
 /**
- * One send or inbound message, from request to announce (S5.7, S5.8).
+ * One send, spawn or inbound message, from request to announce (S5.7, S5.8, S6.11).
  *
  * @generated from message agentsessions.v1.Exchange
  */
@@ -124,7 +124,7 @@ export declare type Exchange = Message<"agentsessions.v1.Exchange"> & {
 };
 
 /**
- * One send or inbound message, from request to announce (S5.7, S5.8).
+ * One send, spawn or inbound message, from request to announce (S5.7, S5.8, S6.11).
  *
  * @generated from message agentsessions.v1.Exchange
  */
@@ -267,6 +267,13 @@ export enum Exchange_Kind {
    * @generated from enum value: KIND_MESSAGE = 2;
    */
   MESSAGE = 2,
+
+  /**
+   * A session spawned another one; its result is announced in the requester's chat (S6.11).
+   *
+   * @generated from enum value: KIND_SPAWN = 3;
+   */
+  SPAWN = 3,
 }
 
 /**
@@ -274,7 +281,7 @@ export enum Exchange_Kind {
  *
  * @generated from enum agentsessions.v1.Exchange.Kind
  */
-export declare type Exchange_KindJson = "KIND_UNSPECIFIED" | "KIND_SEND" | "KIND_MESSAGE";
+export declare type Exchange_KindJson = "KIND_UNSPECIFIED" | "KIND_SEND" | "KIND_MESSAGE" | "KIND_SPAWN";
 
 /**
  * Describes the enum agentsessions.v1.Exchange.Kind.

@@ -5,8 +5,9 @@
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Duration, DurationJson } from "@bufbuild/protobuf/wkt";
-import type { Run, RunError_Code, RunError_CodeJson, RunEvent_Progress, RunEvent_ProgressJson, RunEvent_TextDelta, RunEvent_TextDeltaJson, RunEvent_ToolCall, RunEvent_ToolCallJson, RunEvent_ToolResult, RunEvent_ToolResultJson, RunJson } from "./run_pb.js";
+import type { ModelUsed, ModelUsedJson, Run, RunError_Code, RunError_CodeJson, RunEvent_Progress, RunEvent_ProgressJson, RunEvent_TextDelta, RunEvent_TextDeltaJson, RunEvent_ToolCall, RunEvent_ToolCallJson, RunEvent_ToolResult, RunEvent_ToolResultJson, RunJson } from "./run_pb.js";
 import type { Message as Message$1, MessageJson, Part, PartJson, Role, RoleJson, Usage, UsageJson } from "./message_pb.js";
+import type { Attachment, AttachmentJson, AttachmentReceipt, AttachmentReceiptJson } from "./attachment_pb.js";
 
 /**
  * Describes the file agentsessions/v1/host_service.proto.
@@ -633,6 +634,35 @@ export declare type RunInput = Message<"agentsessions.v1.RunInput"> & {
    * @generated from field: repeated agentsessions.v1.Message prior_messages = 5;
    */
   priorMessages: Message$1[];
+
+  /**
+   * Which tools the agent may be offered. The service refuses session tools beyond it, whatever a host offers (S6.7).
+   *
+   * @generated from field: agentsessions.v1.ToolPolicy tool_policy = 6;
+   */
+  toolPolicy?: ToolPolicy | undefined;
+
+  /**
+   * Whether the run has to execute in a sandbox (S6.5).
+   *
+   * @generated from field: bool sandboxed = 7;
+   */
+  sandboxed: boolean;
+
+  /**
+   * Files given to this spawned session, the same for all of its runs. Put them below the workspace before the turn, verified against
+   * their hashes, and treat names and content as data (S6.6). Absent without files.
+   *
+   * @generated from field: agentsessions.v1.AttachmentReceipt attachments = 8;
+   */
+  attachments?: AttachmentReceipt | undefined;
+
+  /**
+   * Hint of the requester where it expects the files to be seen (`attachAs.mountPath`, S6.1); hosts may ignore it. Empty when none.
+   *
+   * @generated from field: string mount_path = 9;
+   */
+  mountPath: string;
 };
 
 /**
@@ -675,6 +705,35 @@ export declare type RunInputJson = {
    * @generated from field: repeated agentsessions.v1.Message prior_messages = 5;
    */
   priorMessages?: MessageJson[];
+
+  /**
+   * Which tools the agent may be offered. The service refuses session tools beyond it, whatever a host offers (S6.7).
+   *
+   * @generated from field: agentsessions.v1.ToolPolicy tool_policy = 6;
+   */
+  toolPolicy?: ToolPolicyJson;
+
+  /**
+   * Whether the run has to execute in a sandbox (S6.5).
+   *
+   * @generated from field: bool sandboxed = 7;
+   */
+  sandboxed?: boolean;
+
+  /**
+   * Files given to this spawned session, the same for all of its runs. Put them below the workspace before the turn, verified against
+   * their hashes, and treat names and content as data (S6.6). Absent without files.
+   *
+   * @generated from field: agentsessions.v1.AttachmentReceipt attachments = 8;
+   */
+  attachments?: AttachmentReceiptJson;
+
+  /**
+   * Hint of the requester where it expects the files to be seen (`attachAs.mountPath`, S6.1); hosts may ignore it. Empty when none.
+   *
+   * @generated from field: string mount_path = 9;
+   */
+  mountPath?: string;
 };
 
 /**
@@ -682,6 +741,54 @@ export declare type RunInputJson = {
  * Use `create(RunInputSchema)` to create a new message.
  */
 export declare const RunInputSchema: GenMessage<RunInput, {jsonType: RunInputJson}>;
+
+/**
+ * Tools an agent may use, by name (S6.7). A tool is allowed when `deny` does not name it and `allow` is empty or names it.
+ *
+ * @generated from message agentsessions.v1.ToolPolicy
+ */
+export declare type ToolPolicy = Message<"agentsessions.v1.ToolPolicy"> & {
+  /**
+   * Names, "*" for any characters. Empty = all tools.
+   *
+   * @generated from field: repeated string allow = 1;
+   */
+  allow: string[];
+
+  /**
+   * Names, "*" for any characters; wins over `allow`.
+   *
+   * @generated from field: repeated string deny = 2;
+   */
+  deny: string[];
+};
+
+/**
+ * Tools an agent may use, by name (S6.7). A tool is allowed when `deny` does not name it and `allow` is empty or names it.
+ *
+ * @generated from message agentsessions.v1.ToolPolicy
+ */
+export declare type ToolPolicyJson = {
+  /**
+   * Names, "*" for any characters. Empty = all tools.
+   *
+   * @generated from field: repeated string allow = 1;
+   */
+  allow?: string[];
+
+  /**
+   * Names, "*" for any characters; wins over `allow`.
+   *
+   * @generated from field: repeated string deny = 2;
+   */
+  deny?: string[];
+};
+
+/**
+ * Describes the message agentsessions.v1.ToolPolicy.
+ * Use `create(ToolPolicySchema)` to create a new message.
+ */
+export declare const ToolPolicySchema: GenMessage<ToolPolicy, {jsonType: ToolPolicyJson}>;
 
 /**
  * Request of HeartbeatRuns.
@@ -1113,6 +1220,15 @@ export declare type HostEvent = Message<"agentsessions.v1.HostEvent"> & {
      */
     value: RunEvent_Progress;
     case: "progress";
+  } | {
+    /**
+     * A file for whoever asked (a file back from a sub-agent). The rules and limits of S6.6 hold for all files of a run together; one that
+     * breaks them refuses the whole call and nothing of it is stored. A file of an earlier attempt with the same name is replaced.
+     *
+     * @generated from field: agentsessions.v1.Attachment output_attachment = 7;
+     */
+    value: Attachment;
+    case: "outputAttachment";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1163,6 +1279,14 @@ export declare type HostEventJson = {
    * @generated from field: agentsessions.v1.RunEvent.Progress progress = 6;
    */
   progress?: RunEvent_ProgressJson;
+
+  /**
+   * A file for whoever asked (a file back from a sub-agent). The rules and limits of S6.6 hold for all files of a run together; one that
+   * breaks them refuses the whole call and nothing of it is stored. A file of an earlier attempt with the same name is replaced.
+   *
+   * @generated from field: agentsessions.v1.Attachment output_attachment = 7;
+   */
+  outputAttachment?: AttachmentJson;
 };
 
 /**
@@ -1524,68 +1648,6 @@ export declare type CompleteRunRequestJson = {
  * Use `create(CompleteRunRequestSchema)` to create a new message.
  */
 export declare const CompleteRunRequestSchema: GenMessage<CompleteRunRequest, {jsonType: CompleteRunRequestJson}>;
-
-/**
- * The model a run used.
- *
- * @generated from message agentsessions.v1.ModelUsed
- */
-export declare type ModelUsed = Message<"agentsessions.v1.ModelUsed"> & {
-  /**
-   * Provider.
-   *
-   * @generated from field: string provider = 1;
-   */
-  provider: string;
-
-  /**
-   * Model.
-   *
-   * @generated from field: string model = 2;
-   */
-  model: string;
-
-  /**
-   * Its context window in tokens.
-   *
-   * @generated from field: optional int64 context_tokens = 3;
-   */
-  contextTokens?: bigint | undefined;
-};
-
-/**
- * The model a run used.
- *
- * @generated from message agentsessions.v1.ModelUsed
- */
-export declare type ModelUsedJson = {
-  /**
-   * Provider.
-   *
-   * @generated from field: string provider = 1;
-   */
-  provider?: string;
-
-  /**
-   * Model.
-   *
-   * @generated from field: string model = 2;
-   */
-  model?: string;
-
-  /**
-   * Its context window in tokens.
-   *
-   * @generated from field: optional int64 context_tokens = 3;
-   */
-  contextTokens?: string;
-};
-
-/**
- * Describes the message agentsessions.v1.ModelUsed.
- * Use `create(ModelUsedSchema)` to create a new message.
- */
-export declare const ModelUsedSchema: GenMessage<ModelUsed, {jsonType: ModelUsedJson}>;
 
 /**
  * Response of CompleteRun.

@@ -6,6 +6,7 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 import type { Duration, DurationJson, StructJson, Timestamp, TimestampJson } from "@bufbuild/protobuf/wkt";
 import type { Provenance, ProvenanceJson, Role, RoleJson, Usage, UsageJson } from "./message_pb.js";
+import type { AttachmentFile, AttachmentFileJson } from "./attachment_pb.js";
 
 /**
  * Describes the file agentsessions/v1/run.proto.
@@ -213,6 +214,20 @@ export declare type Run = Message<"agentsessions.v1.Run"> & {
    * @generated from field: string exchange_step = 28;
    */
   exchangeStep: string;
+
+  /**
+   * Provider and model that answered, as the host reported them with CompleteRun (C46). Absent when unknown.
+   *
+   * @generated from field: agentsessions.v1.ModelUsed model_used = 29;
+   */
+  modelUsed?: ModelUsed | undefined;
+
+  /**
+   * Files the agent gave back, oldest first (see HostEvent.output_attachment). ReadAttachment returns their content, to whoever may see the run.
+   *
+   * @generated from field: repeated agentsessions.v1.AttachmentFile output_attachments = 30;
+   */
+  outputAttachments: AttachmentFile[];
 };
 
 /**
@@ -416,6 +431,20 @@ export declare type RunJson = {
    * @generated from field: string exchange_step = 28;
    */
   exchangeStep?: string;
+
+  /**
+   * Provider and model that answered, as the host reported them with CompleteRun (C46). Absent when unknown.
+   *
+   * @generated from field: agentsessions.v1.ModelUsed model_used = 29;
+   */
+  modelUsed?: ModelUsedJson;
+
+  /**
+   * Files the agent gave back, oldest first (see HostEvent.output_attachment). ReadAttachment returns their content, to whoever may see the run.
+   *
+   * @generated from field: repeated agentsessions.v1.AttachmentFile output_attachments = 30;
+   */
+  outputAttachments?: AttachmentFileJson[];
 };
 
 /**
@@ -423,6 +452,68 @@ export declare type RunJson = {
  * Use `create(RunSchema)` to create a new message.
  */
 export declare const RunSchema: GenMessage<Run, {jsonType: RunJson}>;
+
+/**
+ * The model a run used.
+ *
+ * @generated from message agentsessions.v1.ModelUsed
+ */
+export declare type ModelUsed = Message<"agentsessions.v1.ModelUsed"> & {
+  /**
+   * Provider.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * Model.
+   *
+   * @generated from field: string model = 2;
+   */
+  model: string;
+
+  /**
+   * Its context window in tokens. Absent when unknown.
+   *
+   * @generated from field: optional int64 context_tokens = 3;
+   */
+  contextTokens?: bigint | undefined;
+};
+
+/**
+ * The model a run used.
+ *
+ * @generated from message agentsessions.v1.ModelUsed
+ */
+export declare type ModelUsedJson = {
+  /**
+   * Provider.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider?: string;
+
+  /**
+   * Model.
+   *
+   * @generated from field: string model = 2;
+   */
+  model?: string;
+
+  /**
+   * Its context window in tokens. Absent when unknown.
+   *
+   * @generated from field: optional int64 context_tokens = 3;
+   */
+  contextTokens?: string;
+};
+
+/**
+ * Describes the message agentsessions.v1.ModelUsed.
+ * Use `create(ModelUsedSchema)` to create a new message.
+ */
+export declare const ModelUsedSchema: GenMessage<ModelUsed, {jsonType: ModelUsedJson}>;
 
 /**
  * Why a queued run does not run yet (C38, C56).
@@ -789,6 +880,14 @@ export declare type RunEvent = Message<"agentsessions.v1.RunEvent"> & {
      */
     value: RunEvent_DeltasPruned;
     case: "deltasPruned";
+  } | {
+    /**
+     * The agent gave a file back.
+     *
+     * @generated from field: agentsessions.v1.RunEvent.AttachmentAdded attachment_added = 12;
+     */
+    value: RunEvent_AttachmentAdded;
+    case: "attachmentAdded";
   } | { case: undefined; value?: undefined };
 };
 
@@ -876,6 +975,13 @@ export declare type RunEventJson = {
    * @generated from field: agentsessions.v1.RunEvent.DeltasPruned deltas_pruned = 11;
    */
   deltasPruned?: RunEvent_DeltasPrunedJson;
+
+  /**
+   * The agent gave a file back.
+   *
+   * @generated from field: agentsessions.v1.RunEvent.AttachmentAdded attachment_added = 12;
+   */
+  attachmentAdded?: RunEvent_AttachmentAddedJson;
 };
 
 /**
@@ -1269,6 +1375,40 @@ export declare type RunEvent_ProgressJson = {
  * Use `create(RunEvent_ProgressSchema)` to create a new message.
  */
 export declare const RunEvent_ProgressSchema: GenMessage<RunEvent_Progress, {jsonType: RunEvent_ProgressJson}>;
+
+/**
+ * A file entered the run's output.
+ *
+ * @generated from message agentsessions.v1.RunEvent.AttachmentAdded
+ */
+export declare type RunEvent_AttachmentAdded = Message<"agentsessions.v1.RunEvent.AttachmentAdded"> & {
+  /**
+   * The stored file.
+   *
+   * @generated from field: agentsessions.v1.AttachmentFile file = 1;
+   */
+  file?: AttachmentFile | undefined;
+};
+
+/**
+ * A file entered the run's output.
+ *
+ * @generated from message agentsessions.v1.RunEvent.AttachmentAdded
+ */
+export declare type RunEvent_AttachmentAddedJson = {
+  /**
+   * The stored file.
+   *
+   * @generated from field: agentsessions.v1.AttachmentFile file = 1;
+   */
+  file?: AttachmentFileJson;
+};
+
+/**
+ * Describes the message agentsessions.v1.RunEvent.AttachmentAdded.
+ * Use `create(RunEvent_AttachmentAddedSchema)` to create a new message.
+ */
+export declare const RunEvent_AttachmentAddedSchema: GenMessage<RunEvent_AttachmentAdded, {jsonType: RunEvent_AttachmentAddedJson}>;
 
 /**
  * Pruned text deltas.

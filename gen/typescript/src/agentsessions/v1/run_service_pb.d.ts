@@ -6,6 +6,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import type { Message } from "@bufbuild/protobuf";
 import type { Run, RunEvent, RunEventJson, RunJson, RunState, RunStateJson } from "./run_pb.js";
 import type { Duration, DurationJson } from "@bufbuild/protobuf/wkt";
+import type { Usage, UsageJson } from "./message_pb.js";
 import type { Exchange, ExchangeJson } from "./exchange_pb.js";
 
 /**
@@ -328,6 +329,428 @@ export declare type WaitRunResponseJson = {
  * Use `create(WaitRunResponseSchema)` to create a new message.
  */
 export declare const WaitRunResponseSchema: GenMessage<WaitRunResponse, {jsonType: WaitRunResponseJson}>;
+
+/**
+ * Request of WaitRuns.
+ *
+ * @generated from message agentsessions.v1.WaitRunsRequest
+ */
+export declare type WaitRunsRequest = Message<"agentsessions.v1.WaitRunsRequest"> & {
+  /**
+   * Runs: UUIDs; 1 to 100, each once.
+   *
+   * @generated from field: repeated string run_ids = 1;
+   */
+  runIds: string[];
+
+  /**
+   * How many of them must have ended: unset = all, 1 = any; at most as many as there are.
+   *
+   * @generated from field: optional int32 count = 2;
+   */
+  count?: number | undefined;
+
+  /**
+   * How long to wait, as in WaitRun.
+   *
+   * @generated from field: optional google.protobuf.Duration wait_timeout = 3;
+   */
+  waitTimeout?: Duration | undefined;
+};
+
+/**
+ * Request of WaitRuns.
+ *
+ * @generated from message agentsessions.v1.WaitRunsRequest
+ */
+export declare type WaitRunsRequestJson = {
+  /**
+   * Runs: UUIDs; 1 to 100, each once.
+   *
+   * @generated from field: repeated string run_ids = 1;
+   */
+  runIds?: string[];
+
+  /**
+   * How many of them must have ended: unset = all, 1 = any; at most as many as there are.
+   *
+   * @generated from field: optional int32 count = 2;
+   */
+  count?: number;
+
+  /**
+   * How long to wait, as in WaitRun.
+   *
+   * @generated from field: optional google.protobuf.Duration wait_timeout = 3;
+   */
+  waitTimeout?: DurationJson;
+};
+
+/**
+ * Describes the message agentsessions.v1.WaitRunsRequest.
+ * Use `create(WaitRunsRequestSchema)` to create a new message.
+ */
+export declare const WaitRunsRequestSchema: GenMessage<WaitRunsRequest, {jsonType: WaitRunsRequestJson}>;
+
+/**
+ * Response of WaitRuns.
+ *
+ * @generated from message agentsessions.v1.WaitRunsResponse
+ */
+export declare type WaitRunsResponse = Message<"agentsessions.v1.WaitRunsResponse"> & {
+  /**
+   * The runs as they are now, in the order of the request.
+   *
+   * @generated from field: repeated agentsessions.v1.Run runs = 1;
+   */
+  runs: Run[];
+
+  /**
+   * How the wait ended.
+   *
+   * @generated from field: agentsessions.v1.WaitResult result = 2;
+   */
+  result: WaitResult;
+
+  /**
+   * How many of them have ended.
+   *
+   * @generated from field: int32 ended_count = 3;
+   */
+  endedCount: number;
+};
+
+/**
+ * Response of WaitRuns.
+ *
+ * @generated from message agentsessions.v1.WaitRunsResponse
+ */
+export declare type WaitRunsResponseJson = {
+  /**
+   * The runs as they are now, in the order of the request.
+   *
+   * @generated from field: repeated agentsessions.v1.Run runs = 1;
+   */
+  runs?: RunJson[];
+
+  /**
+   * How the wait ended.
+   *
+   * @generated from field: agentsessions.v1.WaitResult result = 2;
+   */
+  result?: WaitResultJson;
+
+  /**
+   * How many of them have ended.
+   *
+   * @generated from field: int32 ended_count = 3;
+   */
+  endedCount?: number;
+};
+
+/**
+ * Describes the message agentsessions.v1.WaitRunsResponse.
+ * Use `create(WaitRunsResponseSchema)` to create a new message.
+ */
+export declare const WaitRunsResponseSchema: GenMessage<WaitRunsResponse, {jsonType: WaitRunsResponseJson}>;
+
+/**
+ * Request of GetUsage. All filters are ANDed.
+ *
+ * @generated from message agentsessions.v1.GetUsageRequest
+ */
+export declare type GetUsageRequest = Message<"agentsessions.v1.GetUsageRequest"> & {
+  /**
+   * Only this session and those spawned from it, at any depth (key or session_id, current or superseded); empty = all the caller may see.
+   *
+   * @generated from field: string session = 1;
+   */
+  session: string;
+
+  /**
+   * Only this agent; empty = all.
+   *
+   * @generated from field: string agent_id = 2;
+   */
+  agentId: string;
+
+  /**
+   * First day, UTC, "2026-11-30"; empty = from the beginning.
+   *
+   * @generated from field: string first_day = 3;
+   */
+  firstDay: string;
+
+  /**
+   * Last day, UTC, included; empty = until today.
+   *
+   * @generated from field: string last_day = 4;
+   */
+  lastDay: string;
+
+  /**
+   * What the rows are kept apart by; empty = one row for all.
+   *
+   * @generated from field: repeated agentsessions.v1.UsageGroup group_by = 5;
+   */
+  groupBy: UsageGroup[];
+
+  /**
+   * Rows per page; 0 = 50, above 200 = 200.
+   *
+   * @generated from field: int32 page_size = 6;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before; only with the same other fields.
+   *
+   * @generated from field: string page_token = 7;
+   */
+  pageToken: string;
+};
+
+/**
+ * Request of GetUsage. All filters are ANDed.
+ *
+ * @generated from message agentsessions.v1.GetUsageRequest
+ */
+export declare type GetUsageRequestJson = {
+  /**
+   * Only this session and those spawned from it, at any depth (key or session_id, current or superseded); empty = all the caller may see.
+   *
+   * @generated from field: string session = 1;
+   */
+  session?: string;
+
+  /**
+   * Only this agent; empty = all.
+   *
+   * @generated from field: string agent_id = 2;
+   */
+  agentId?: string;
+
+  /**
+   * First day, UTC, "2026-11-30"; empty = from the beginning.
+   *
+   * @generated from field: string first_day = 3;
+   */
+  firstDay?: string;
+
+  /**
+   * Last day, UTC, included; empty = until today.
+   *
+   * @generated from field: string last_day = 4;
+   */
+  lastDay?: string;
+
+  /**
+   * What the rows are kept apart by; empty = one row for all.
+   *
+   * @generated from field: repeated agentsessions.v1.UsageGroup group_by = 5;
+   */
+  groupBy?: UsageGroupJson[];
+
+  /**
+   * Rows per page; 0 = 50, above 200 = 200.
+   *
+   * @generated from field: int32 page_size = 6;
+   */
+  pageSize?: number;
+
+  /**
+   * next_page_token of the page before; only with the same other fields.
+   *
+   * @generated from field: string page_token = 7;
+   */
+  pageToken?: string;
+};
+
+/**
+ * Describes the message agentsessions.v1.GetUsageRequest.
+ * Use `create(GetUsageRequestSchema)` to create a new message.
+ */
+export declare const GetUsageRequestSchema: GenMessage<GetUsageRequest, {jsonType: GetUsageRequestJson}>;
+
+/**
+ * Response of GetUsage.
+ *
+ * @generated from message agentsessions.v1.GetUsageResponse
+ */
+export declare type GetUsageResponse = Message<"agentsessions.v1.GetUsageResponse"> & {
+  /**
+   * Rows, newest day first, then by agent and session.
+   *
+   * @generated from field: repeated agentsessions.v1.UsageRow rows = 1;
+   */
+  rows: UsageRow[];
+
+  /**
+   * Token of the next page; empty = end.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Response of GetUsage.
+ *
+ * @generated from message agentsessions.v1.GetUsageResponse
+ */
+export declare type GetUsageResponseJson = {
+  /**
+   * Rows, newest day first, then by agent and session.
+   *
+   * @generated from field: repeated agentsessions.v1.UsageRow rows = 1;
+   */
+  rows?: UsageRowJson[];
+
+  /**
+   * Token of the next page; empty = end.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken?: string;
+};
+
+/**
+ * Describes the message agentsessions.v1.GetUsageResponse.
+ * Use `create(GetUsageResponseSchema)` to create a new message.
+ */
+export declare const GetUsageResponseSchema: GenMessage<GetUsageResponse, {jsonType: GetUsageResponseJson}>;
+
+/**
+ * Usage of some runs.
+ *
+ * @generated from message agentsessions.v1.UsageRow
+ */
+export declare type UsageRow = Message<"agentsessions.v1.UsageRow"> & {
+  /**
+   * UTC day. Empty unless kept apart by day.
+   *
+   * @generated from field: string day = 1;
+   */
+  day: string;
+
+  /**
+   * Agent. Empty unless kept apart by agent or session.
+   *
+   * @generated from field: string agent_id = 2;
+   */
+  agentId: string;
+
+  /**
+   * Key of the session. Empty unless kept apart by session.
+   *
+   * @generated from field: string session_key = 3;
+   */
+  sessionKey: string;
+
+  /**
+   * Identity of the session: UUID. Empty unless kept apart by session.
+   *
+   * @generated from field: string session_id = 4;
+   */
+  sessionId: string;
+
+  /**
+   * Runs that ended, whether or not their usage is known.
+   *
+   * @generated from field: int64 runs = 5;
+   */
+  runs: bigint;
+
+  /**
+   * Runs among them whose host reported tokens or cost; the sums below are theirs.
+   *
+   * @generated from field: int64 reported_runs = 6;
+   */
+  reportedRuns: bigint;
+
+  /**
+   * Tokens and cost together. A field is absent when no run reported it.
+   *
+   * @generated from field: agentsessions.v1.Usage usage = 7;
+   */
+  usage?: Usage | undefined;
+
+  /**
+   * Time between start and end of these runs, summed.
+   *
+   * @generated from field: google.protobuf.Duration run_time = 8;
+   */
+  runTime?: Duration | undefined;
+};
+
+/**
+ * Usage of some runs.
+ *
+ * @generated from message agentsessions.v1.UsageRow
+ */
+export declare type UsageRowJson = {
+  /**
+   * UTC day. Empty unless kept apart by day.
+   *
+   * @generated from field: string day = 1;
+   */
+  day?: string;
+
+  /**
+   * Agent. Empty unless kept apart by agent or session.
+   *
+   * @generated from field: string agent_id = 2;
+   */
+  agentId?: string;
+
+  /**
+   * Key of the session. Empty unless kept apart by session.
+   *
+   * @generated from field: string session_key = 3;
+   */
+  sessionKey?: string;
+
+  /**
+   * Identity of the session: UUID. Empty unless kept apart by session.
+   *
+   * @generated from field: string session_id = 4;
+   */
+  sessionId?: string;
+
+  /**
+   * Runs that ended, whether or not their usage is known.
+   *
+   * @generated from field: int64 runs = 5;
+   */
+  runs?: string;
+
+  /**
+   * Runs among them whose host reported tokens or cost; the sums below are theirs.
+   *
+   * @generated from field: int64 reported_runs = 6;
+   */
+  reportedRuns?: string;
+
+  /**
+   * Tokens and cost together. A field is absent when no run reported it.
+   *
+   * @generated from field: agentsessions.v1.Usage usage = 7;
+   */
+  usage?: UsageJson;
+
+  /**
+   * Time between start and end of these runs, summed.
+   *
+   * @generated from field: google.protobuf.Duration run_time = 8;
+   */
+  runTime?: DurationJson;
+};
+
+/**
+ * Describes the message agentsessions.v1.UsageRow.
+ * Use `create(UsageRowSchema)` to create a new message.
+ */
+export declare const UsageRowSchema: GenMessage<UsageRow, {jsonType: UsageRowJson}>;
 
 /**
  * Request of WatchRun.
@@ -870,6 +1293,13 @@ export declare type CancelRunResponse = Message<"agentsessions.v1.CancelRunRespo
    * @generated from field: bool deduplicated = 2;
    */
   deduplicated: boolean;
+
+  /**
+   * Runs of spawned sessions that were asked to end with it: UUIDs.
+   *
+   * @generated from field: repeated string descendant_run_ids = 3;
+   */
+  descendantRunIds: string[];
 };
 
 /**
@@ -891,6 +1321,13 @@ export declare type CancelRunResponseJson = {
    * @generated from field: bool deduplicated = 2;
    */
   deduplicated?: boolean;
+
+  /**
+   * Runs of spawned sessions that were asked to end with it: UUIDs.
+   *
+   * @generated from field: repeated string descendant_run_ids = 3;
+   */
+  descendantRunIds?: string[];
 };
 
 /**
@@ -1146,6 +1583,53 @@ export declare type WaitResultJson = "WAIT_RESULT_UNSPECIFIED" | "WAIT_RESULT_RE
 export declare const WaitResultSchema: GenEnum<WaitResult, WaitResultJson>;
 
 /**
+ * What rows of usage are kept apart by. Values may be added.
+ *
+ * @generated from enum agentsessions.v1.UsageGroup
+ */
+export enum UsageGroup {
+  /**
+   * Not set; not accepted.
+   *
+   * @generated from enum value: USAGE_GROUP_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The UTC day on which runs ended.
+   *
+   * @generated from enum value: USAGE_GROUP_DAY = 1;
+   */
+  DAY = 1,
+
+  /**
+   * The agent.
+   *
+   * @generated from enum value: USAGE_GROUP_AGENT = 2;
+   */
+  AGENT = 2,
+
+  /**
+   * The session, also one that was deleted since.
+   *
+   * @generated from enum value: USAGE_GROUP_SESSION = 3;
+   */
+  SESSION = 3,
+}
+
+/**
+ * What rows of usage are kept apart by. Values may be added.
+ *
+ * @generated from enum agentsessions.v1.UsageGroup
+ */
+export declare type UsageGroupJson = "USAGE_GROUP_UNSPECIFIED" | "USAGE_GROUP_DAY" | "USAGE_GROUP_AGENT" | "USAGE_GROUP_SESSION";
+
+/**
+ * Describes the enum agentsessions.v1.UsageGroup.
+ */
+export declare const UsageGroupSchema: GenEnum<UsageGroup, UsageGroupJson>;
+
+/**
  * Runs: read, wait, watch, cancel (S9).
  *
  * Watching and waiting read durable state and are woken by hints: any replica can serve them, and disconnecting never cancels a run.
@@ -1185,6 +1669,17 @@ export declare const RunService: GenService<{
     output: typeof WaitRunResponseSchema;
   },
   /**
+   * Waits until all, any, or a number of several runs have ended, or the time is up; either way every run comes back as it is then, so that
+   * nobody has to count. Otherwise as WaitRun.
+   *
+   * @generated from rpc agentsessions.v1.RunService.WaitRuns
+   */
+  waitRuns: {
+    methodKind: "unary";
+    input: typeof WaitRunsRequestSchema;
+    output: typeof WaitRunsResponseSchema;
+  },
+  /**
    * Streams a run: a snapshot, its events, and an end (S9.4). Resume after a cut with the last position seen; no event is skipped or repeated.
    * A finished run replays what is left and ends. A stream that ends without an `end` frame was cut: retry.
    * Set no deadline, or expect DEADLINE_EXCEEDED and resume (C177). A session that watches a run of another one gets no text deltas (S4.4).
@@ -1208,7 +1703,8 @@ export declare const RunService: GenService<{
   },
   /**
    * Asks for a run to end. A queued run, and one whose host is gone, end at once (C145); a running one when its host confirms or at most one lease later.
-   * Canceling a run that has ended changes nothing and is no error.
+   * Runs of the sessions it spawned end with it, at any depth: all are asked at once, each ends for itself, and none of them announces (S6.14, C74);
+   * also when it has ended itself, which nothing changes and which is no error.
    *
    * @generated from rpc agentsessions.v1.RunService.CancelRun
    */
@@ -1216,6 +1712,16 @@ export declare const RunService: GenService<{
     methodKind: "unary";
     input: typeof CancelRunRequestSchema;
     output: typeof CancelRunResponseSchema;
+  },
+  /**
+   * Tokens and cost of runs that have ended, by day, agent or session. Outlives runs and sessions (S6.13, C72).
+   *
+   * @generated from rpc agentsessions.v1.RunService.GetUsage
+   */
+  getUsage: {
+    methodKind: "unary";
+    input: typeof GetUsageRequestSchema;
+    output: typeof GetUsageResponseSchema;
   },
   /**
    * Returns one exchange: what followed a send, and what became of its announce. Fails with NOT_FOUND / EXCHANGE_NOT_FOUND.

@@ -262,6 +262,13 @@ export declare type Session = Message<"agentsessions.v1.Session"> & {
    * @generated from field: string subject = 35;
    */
   subject: string;
+
+  /**
+   * How the session was spawned. Absent for one nobody spawned.
+   *
+   * @generated from field: agentsessions.v1.SpawnInfo spawn = 36;
+   */
+  spawn?: SpawnInfo | undefined;
 };
 
 /**
@@ -514,6 +521,13 @@ export declare type SessionJson = {
    * @generated from field: string subject = 35;
    */
   subject?: string;
+
+  /**
+   * How the session was spawned. Absent for one nobody spawned.
+   *
+   * @generated from field: agentsessions.v1.SpawnInfo spawn = 36;
+   */
+  spawn?: SpawnInfoJson;
 };
 
 /**
@@ -521,6 +535,270 @@ export declare type SessionJson = {
  * Use `create(SessionSchema)` to create a new message.
  */
 export declare const SessionSchema: GenMessage<Session, {jsonType: SessionJson}>;
+
+/**
+ * How a session was spawned, and what becomes of it (S6).
+ *
+ * @generated from message agentsessions.v1.SpawnInfo
+ */
+export declare type SpawnInfo = Message<"agentsessions.v1.SpawnInfo"> & {
+  /**
+   * Its first run, whose result is announced: UUID.
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+
+  /**
+   * Its exchange, which tells what became of the announce: UUID.
+   *
+   * @generated from field: string exchange_id = 2;
+   */
+  exchangeId: string;
+
+  /**
+   * Mode.
+   *
+   * @generated from field: agentsessions.v1.SpawnMode mode = 3;
+   */
+  mode: SpawnMode;
+
+  /**
+   * What happens after the announce.
+   *
+   * @generated from field: agentsessions.v1.SpawnCleanup cleanup = 4;
+   */
+  cleanup: SpawnCleanup;
+
+  /**
+   * When that run ended. Absent before.
+   *
+   * @generated from field: google.protobuf.Timestamp run_end_time = 5;
+   */
+  runEndTime?: Timestamp | undefined;
+
+  /**
+   * When its announce was settled: delivered, silent, denied, without a route, or given up. Absent before. The session is archived a
+   * configured time after both (S6.13).
+   *
+   * @generated from field: google.protobuf.Timestamp settle_time = 6;
+   */
+  settleTime?: Timestamp | undefined;
+
+  /**
+   * The thread bound to it. Absent when none was asked for.
+   *
+   * @generated from field: agentsessions.v1.ThreadBinding thread_binding = 7;
+   */
+  threadBinding?: ThreadBinding | undefined;
+};
+
+/**
+ * How a session was spawned, and what becomes of it (S6).
+ *
+ * @generated from message agentsessions.v1.SpawnInfo
+ */
+export declare type SpawnInfoJson = {
+  /**
+   * Its first run, whose result is announced: UUID.
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId?: string;
+
+  /**
+   * Its exchange, which tells what became of the announce: UUID.
+   *
+   * @generated from field: string exchange_id = 2;
+   */
+  exchangeId?: string;
+
+  /**
+   * Mode.
+   *
+   * @generated from field: agentsessions.v1.SpawnMode mode = 3;
+   */
+  mode?: SpawnModeJson;
+
+  /**
+   * What happens after the announce.
+   *
+   * @generated from field: agentsessions.v1.SpawnCleanup cleanup = 4;
+   */
+  cleanup?: SpawnCleanupJson;
+
+  /**
+   * When that run ended. Absent before.
+   *
+   * @generated from field: google.protobuf.Timestamp run_end_time = 5;
+   */
+  runEndTime?: TimestampJson;
+
+  /**
+   * When its announce was settled: delivered, silent, denied, without a route, or given up. Absent before. The session is archived a
+   * configured time after both (S6.13).
+   *
+   * @generated from field: google.protobuf.Timestamp settle_time = 6;
+   */
+  settleTime?: TimestampJson;
+
+  /**
+   * The thread bound to it. Absent when none was asked for.
+   *
+   * @generated from field: agentsessions.v1.ThreadBinding thread_binding = 7;
+   */
+  threadBinding?: ThreadBindingJson;
+};
+
+/**
+ * Describes the message agentsessions.v1.SpawnInfo.
+ * Use `create(SpawnInfoSchema)` to create a new message.
+ */
+export declare const SpawnInfoSchema: GenMessage<SpawnInfo, {jsonType: SpawnInfoJson}>;
+
+/**
+ * A thread in a chat whose messages go to a spawned session (S6.9).
+ *
+ * @generated from message agentsessions.v1.ThreadBinding
+ */
+export declare type ThreadBinding = Message<"agentsessions.v1.ThreadBinding"> & {
+  /**
+   * State.
+   *
+   * @generated from field: agentsessions.v1.ThreadBinding.State state = 1;
+   */
+  state: ThreadBinding_State;
+
+  /**
+   * Where the thread is; without thread_id until it is bound.
+   *
+   * @generated from field: agentsessions.v1.DeliveryRoute route = 2;
+   */
+  route?: DeliveryRoute | undefined;
+
+  /**
+   * When it was bound. Absent before.
+   *
+   * @generated from field: google.protobuf.Timestamp bind_time = 3;
+   */
+  bindTime?: Timestamp | undefined;
+
+  /**
+   * When it was unbound or failed. Absent before.
+   *
+   * @generated from field: google.protobuf.Timestamp end_time = 4;
+   */
+  endTime?: Timestamp | undefined;
+
+  /**
+   * Why it failed or was unbound. Empty otherwise.
+   *
+   * @generated from field: string detail = 5;
+   */
+  detail: string;
+};
+
+/**
+ * A thread in a chat whose messages go to a spawned session (S6.9).
+ *
+ * @generated from message agentsessions.v1.ThreadBinding
+ */
+export declare type ThreadBindingJson = {
+  /**
+   * State.
+   *
+   * @generated from field: agentsessions.v1.ThreadBinding.State state = 1;
+   */
+  state?: ThreadBinding_StateJson;
+
+  /**
+   * Where the thread is; without thread_id until it is bound.
+   *
+   * @generated from field: agentsessions.v1.DeliveryRoute route = 2;
+   */
+  route?: DeliveryRouteJson;
+
+  /**
+   * When it was bound. Absent before.
+   *
+   * @generated from field: google.protobuf.Timestamp bind_time = 3;
+   */
+  bindTime?: TimestampJson;
+
+  /**
+   * When it was unbound or failed. Absent before.
+   *
+   * @generated from field: google.protobuf.Timestamp end_time = 4;
+   */
+  endTime?: TimestampJson;
+
+  /**
+   * Why it failed or was unbound. Empty otherwise.
+   *
+   * @generated from field: string detail = 5;
+   */
+  detail?: string;
+};
+
+/**
+ * Describes the message agentsessions.v1.ThreadBinding.
+ * Use `create(ThreadBindingSchema)` to create a new message.
+ */
+export declare const ThreadBindingSchema: GenMessage<ThreadBinding, {jsonType: ThreadBindingJson}>;
+
+/**
+ * States of a binding. Values may be added.
+ *
+ * @generated from enum agentsessions.v1.ThreadBinding.State
+ */
+export enum ThreadBinding_State {
+  /**
+   * Not set; never returned.
+   *
+   * @generated from enum value: STATE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A connector was asked to open or bind a thread.
+   *
+   * @generated from enum value: STATE_REQUESTED = 1;
+   */
+  REQUESTED = 1,
+
+  /**
+   * Messages in the thread go to the session.
+   *
+   * @generated from enum value: STATE_BOUND = 2;
+   */
+  BOUND = 2,
+
+  /**
+   * The connector could not; the session goes on without a thread. `detail` says why.
+   *
+   * @generated from enum value: STATE_FAILED = 3;
+   */
+  FAILED = 3,
+
+  /**
+   * It was bound and is no longer; `detail` says why: "ended", "idle", "max_age".
+   *
+   * @generated from enum value: STATE_UNBOUND = 4;
+   */
+  UNBOUND = 4,
+}
+
+/**
+ * States of a binding. Values may be added.
+ *
+ * @generated from enum agentsessions.v1.ThreadBinding.State
+ */
+export declare type ThreadBinding_StateJson = "STATE_UNSPECIFIED" | "STATE_REQUESTED" | "STATE_BOUND" | "STATE_FAILED" | "STATE_UNBOUND";
+
+/**
+ * Describes the enum agentsessions.v1.ThreadBinding.State.
+ */
+export declare const ThreadBinding_StateSchema: GenEnum<ThreadBinding_State, ThreadBinding_StateJson>;
 
 /**
  * Where deliveries of a session go. Captured whole, never merged field by field (C85).
@@ -806,4 +1084,84 @@ export declare type SendPolicyOverrideJson = "SEND_POLICY_OVERRIDE_UNSPECIFIED" 
  * Describes the enum agentsessions.v1.SendPolicyOverride.
  */
 export declare const SendPolicyOverrideSchema: GenEnum<SendPolicyOverride, SendPolicyOverrideJson>;
+
+/**
+ * How long a spawned session is meant to live. Values may be added.
+ *
+ * @generated from enum agentsessions.v1.SpawnMode
+ */
+export enum SpawnMode {
+  /**
+   * Not set: run, or session when a thread is asked for.
+   *
+   * @generated from enum value: SPAWN_MODE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * One task, one result.
+   *
+   * @generated from enum value: SPAWN_MODE_RUN = 1;
+   */
+  RUN = 1,
+
+  /**
+   * It stays, bound to a thread, for more messages. Needs `thread`.
+   *
+   * @generated from enum value: SPAWN_MODE_SESSION = 2;
+   */
+  SESSION = 2,
+}
+
+/**
+ * How long a spawned session is meant to live. Values may be added.
+ *
+ * @generated from enum agentsessions.v1.SpawnMode
+ */
+export declare type SpawnModeJson = "SPAWN_MODE_UNSPECIFIED" | "SPAWN_MODE_RUN" | "SPAWN_MODE_SESSION";
+
+/**
+ * Describes the enum agentsessions.v1.SpawnMode.
+ */
+export declare const SpawnModeSchema: GenEnum<SpawnMode, SpawnModeJson>;
+
+/**
+ * What happens to a spawned session after its announce. Values may be added.
+ *
+ * @generated from enum agentsessions.v1.SpawnCleanup
+ */
+export enum SpawnCleanup {
+  /**
+   * Not set: keep.
+   *
+   * @generated from enum value: SPAWN_CLEANUP_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It is archived after agents.defaults.subagents.archiveAfterMinutes; its transcript and files are kept.
+   *
+   * @generated from enum value: SPAWN_CLEANUP_KEEP = 1;
+   */
+  KEEP = 1,
+
+  /**
+   * It is deleted with its transcript and files once its announce is settled; its usage stays. Not with SPAWN_MODE_SESSION.
+   *
+   * @generated from enum value: SPAWN_CLEANUP_DELETE = 2;
+   */
+  DELETE = 2,
+}
+
+/**
+ * What happens to a spawned session after its announce. Values may be added.
+ *
+ * @generated from enum agentsessions.v1.SpawnCleanup
+ */
+export declare type SpawnCleanupJson = "SPAWN_CLEANUP_UNSPECIFIED" | "SPAWN_CLEANUP_KEEP" | "SPAWN_CLEANUP_DELETE";
+
+/**
+ * Describes the enum agentsessions.v1.SpawnCleanup.
+ */
+export declare const SpawnCleanupSchema: GenEnum<SpawnCleanup, SpawnCleanupJson>;
 

@@ -4,10 +4,11 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { SendPolicyOverride, SendPolicyOverrideJson, Session, SessionJson, SessionKind, SessionKindJson } from "./session_pb.js";
+import type { SendPolicyOverride, SendPolicyOverrideJson, Session, SessionJson, SessionKind, SessionKindJson, SpawnCleanup, SpawnCleanupJson, SpawnMode, SpawnModeJson } from "./session_pb.js";
 import type { Duration, DurationJson, FieldMask, FieldMaskJson, Timestamp, TimestampJson } from "@bufbuild/protobuf/wkt";
 import type { Message as Message$1, MessageJson } from "./message_pb.js";
 import type { Run, RunJson } from "./run_pb.js";
+import type { Attachment, AttachmentFile, AttachmentFileJson, AttachmentJson, AttachmentReceipt, AttachmentReceiptJson } from "./attachment_pb.js";
 
 /**
  * Describes the file agentsessions/v1/session_service.proto.
@@ -1304,7 +1305,7 @@ export declare type DeleteSessionResponse = Message<"agentsessions.v1.DeleteSess
   sessionId: string;
 
   /**
-   * Unfinished runs that were canceled: UUIDs.
+   * Unfinished runs of it that were canceled: UUIDs.
    *
    * @generated from field: repeated string canceled_run_ids = 2;
    */
@@ -1332,7 +1333,7 @@ export declare type DeleteSessionResponseJson = {
   sessionId?: string;
 
   /**
-   * Unfinished runs that were canceled: UUIDs.
+   * Unfinished runs of it that were canceled: UUIDs.
    *
    * @generated from field: repeated string canceled_run_ids = 2;
    */
@@ -1351,6 +1352,477 @@ export declare type DeleteSessionResponseJson = {
  * Use `create(DeleteSessionResponseSchema)` to create a new message.
  */
 export declare const DeleteSessionResponseSchema: GenMessage<DeleteSessionResponse, {jsonType: DeleteSessionResponseJson}>;
+
+/**
+ * Request of SpawnSession. Empty texts and lists count as unset (C57).
+ *
+ * @generated from message agentsessions.v1.SpawnSessionRequest
+ */
+export declare type SpawnSessionRequest = Message<"agentsessions.v1.SpawnSessionRequest"> & {
+  /**
+   * Makes repeats safe: UUID chosen by the caller (S9.5).
+   *
+   * @generated from field: string request_id = 1;
+   */
+  requestId: string;
+
+  /**
+   * What to do: 1 byte to 1 MiB of UTF-8, stored untouched. The child gets this and the files, nothing of the requester's history (S6.3, C68).
+   *
+   * @generated from field: string task = 2;
+   */
+  task: string;
+
+  /**
+   * Label of the child, to find it by; at most 200 characters.
+   *
+   * @generated from field: string label = 3;
+   */
+  label: string;
+
+  /**
+   * Agent that runs it; upper case is folded. Empty = the requester's own agent.
+   *
+   * @generated from field: string agent_id = 4;
+   */
+  agentId: string;
+
+  /**
+   * Model: a name or alias of the configured catalog (`models`), or any name when none is configured. Empty = the first that is set of: the
+   * agent's subagents.model, agents.defaults.subagents.model, the agent's model, agents.defaults.model, the host's default.
+   *
+   * @generated from field: string model = 5;
+   */
+  model: string;
+
+  /**
+   * Thinking level: off, minimal, low, medium, high, xhigh or adaptive, as far as the catalog says that the model has it. Empty = as for
+   * the model, with `thinking` for `model`.
+   *
+   * @generated from field: string thinking_level = 6;
+   */
+  thinkingLevel: string;
+
+  /**
+   * Limit of the run's execution from its start: unset = agents.defaults.subagents.runTimeoutSeconds (0), 0 = none, at most 7 days (C42).
+   *
+   * @generated from field: optional google.protobuf.Duration run_timeout = 7;
+   */
+  runTimeout?: Duration | undefined;
+
+  /**
+   * Whether the child gets a thread of the requester's chat (S6.9).
+   *
+   * @generated from field: bool thread = 8;
+   */
+  thread: boolean;
+
+  /**
+   * Mode. Unset = run, or session with `thread`; session needs `thread`.
+   *
+   * @generated from field: agentsessions.v1.SpawnMode mode = 9;
+   */
+  mode: SpawnMode;
+
+  /**
+   * What happens to the child after its announce. Unset = keep.
+   *
+   * @generated from field: agentsessions.v1.SpawnCleanup cleanup = 10;
+   */
+  cleanup: SpawnCleanup;
+
+  /**
+   * What the child's sandbox must be. Unset = inherit.
+   *
+   * @generated from field: agentsessions.v1.SpawnSandbox sandbox = 11;
+   */
+  sandbox: SpawnSandbox;
+
+  /**
+   * Files for the child: at most tools.sessions_spawn.attachments.maxFiles (50), maxFileBytes (1 MiB) each and maxTotalBytes (5 MiB) together.
+   *
+   * @generated from field: repeated agentsessions.v1.Attachment attachments = 12;
+   */
+  attachments: Attachment[];
+
+  /**
+   * Where the files should be seen: a reserved hint, stored and handed to the host. Empty = none. Letters, digits and . _ - / : alone.
+   *
+   * @generated from field: string mount_path = 13;
+   */
+  mountPath: string;
+
+  /**
+   * Runtime. Unset = subagent, the only one there is so far.
+   *
+   * @generated from field: agentsessions.v1.SpawnRuntime runtime = 14;
+   */
+  runtime: SpawnRuntime;
+
+  /**
+   * Check everything and write nothing; the answer holds no run.
+   *
+   * @generated from field: bool validate_only = 15;
+   */
+  validateOnly: boolean;
+};
+
+/**
+ * Request of SpawnSession. Empty texts and lists count as unset (C57).
+ *
+ * @generated from message agentsessions.v1.SpawnSessionRequest
+ */
+export declare type SpawnSessionRequestJson = {
+  /**
+   * Makes repeats safe: UUID chosen by the caller (S9.5).
+   *
+   * @generated from field: string request_id = 1;
+   */
+  requestId?: string;
+
+  /**
+   * What to do: 1 byte to 1 MiB of UTF-8, stored untouched. The child gets this and the files, nothing of the requester's history (S6.3, C68).
+   *
+   * @generated from field: string task = 2;
+   */
+  task?: string;
+
+  /**
+   * Label of the child, to find it by; at most 200 characters.
+   *
+   * @generated from field: string label = 3;
+   */
+  label?: string;
+
+  /**
+   * Agent that runs it; upper case is folded. Empty = the requester's own agent.
+   *
+   * @generated from field: string agent_id = 4;
+   */
+  agentId?: string;
+
+  /**
+   * Model: a name or alias of the configured catalog (`models`), or any name when none is configured. Empty = the first that is set of: the
+   * agent's subagents.model, agents.defaults.subagents.model, the agent's model, agents.defaults.model, the host's default.
+   *
+   * @generated from field: string model = 5;
+   */
+  model?: string;
+
+  /**
+   * Thinking level: off, minimal, low, medium, high, xhigh or adaptive, as far as the catalog says that the model has it. Empty = as for
+   * the model, with `thinking` for `model`.
+   *
+   * @generated from field: string thinking_level = 6;
+   */
+  thinkingLevel?: string;
+
+  /**
+   * Limit of the run's execution from its start: unset = agents.defaults.subagents.runTimeoutSeconds (0), 0 = none, at most 7 days (C42).
+   *
+   * @generated from field: optional google.protobuf.Duration run_timeout = 7;
+   */
+  runTimeout?: DurationJson;
+
+  /**
+   * Whether the child gets a thread of the requester's chat (S6.9).
+   *
+   * @generated from field: bool thread = 8;
+   */
+  thread?: boolean;
+
+  /**
+   * Mode. Unset = run, or session with `thread`; session needs `thread`.
+   *
+   * @generated from field: agentsessions.v1.SpawnMode mode = 9;
+   */
+  mode?: SpawnModeJson;
+
+  /**
+   * What happens to the child after its announce. Unset = keep.
+   *
+   * @generated from field: agentsessions.v1.SpawnCleanup cleanup = 10;
+   */
+  cleanup?: SpawnCleanupJson;
+
+  /**
+   * What the child's sandbox must be. Unset = inherit.
+   *
+   * @generated from field: agentsessions.v1.SpawnSandbox sandbox = 11;
+   */
+  sandbox?: SpawnSandboxJson;
+
+  /**
+   * Files for the child: at most tools.sessions_spawn.attachments.maxFiles (50), maxFileBytes (1 MiB) each and maxTotalBytes (5 MiB) together.
+   *
+   * @generated from field: repeated agentsessions.v1.Attachment attachments = 12;
+   */
+  attachments?: AttachmentJson[];
+
+  /**
+   * Where the files should be seen: a reserved hint, stored and handed to the host. Empty = none. Letters, digits and . _ - / : alone.
+   *
+   * @generated from field: string mount_path = 13;
+   */
+  mountPath?: string;
+
+  /**
+   * Runtime. Unset = subagent, the only one there is so far.
+   *
+   * @generated from field: agentsessions.v1.SpawnRuntime runtime = 14;
+   */
+  runtime?: SpawnRuntimeJson;
+
+  /**
+   * Check everything and write nothing; the answer holds no run.
+   *
+   * @generated from field: bool validate_only = 15;
+   */
+  validateOnly?: boolean;
+};
+
+/**
+ * Describes the message agentsessions.v1.SpawnSessionRequest.
+ * Use `create(SpawnSessionRequestSchema)` to create a new message.
+ */
+export declare const SpawnSessionRequestSchema: GenMessage<SpawnSessionRequest, {jsonType: SpawnSessionRequestJson}>;
+
+/**
+ * Response of SpawnSession.
+ *
+ * @generated from message agentsessions.v1.SpawnSessionResponse
+ */
+export declare type SpawnSessionResponse = Message<"agentsessions.v1.SpawnSessionResponse"> & {
+  /**
+   * The child's first run. Absent with validate_only.
+   *
+   * @generated from field: agentsessions.v1.Run run = 1;
+   */
+  run?: Run | undefined;
+
+  /**
+   * Key of the child. Empty with validate_only.
+   *
+   * @generated from field: string child_session_key = 2;
+   */
+  childSessionKey: string;
+
+  /**
+   * Identity of the child: UUID. Empty with validate_only.
+   *
+   * @generated from field: string child_session_id = 3;
+   */
+  childSessionId: string;
+
+  /**
+   * Receipt for the files; without identities with validate_only. Absent without files.
+   *
+   * @generated from field: agentsessions.v1.AttachmentReceipt attachments = 4;
+   */
+  attachments?: AttachmentReceipt | undefined;
+
+  /**
+   * Mode in force.
+   *
+   * @generated from field: agentsessions.v1.SpawnMode mode = 5;
+   */
+  mode: SpawnMode;
+
+  /**
+   * The exchange whose announce will tell of the result: UUID. Empty with validate_only.
+   *
+   * @generated from field: string exchange_id = 6;
+   */
+  exchangeId: string;
+
+  /**
+   * True when request_id was seen before and this is its first result again.
+   *
+   * @generated from field: bool deduplicated = 7;
+   */
+  deduplicated: boolean;
+
+  /**
+   * For the model: how the result will come. Empty with validate_only.
+   *
+   * @generated from field: string note = 8;
+   */
+  note: string;
+};
+
+/**
+ * Response of SpawnSession.
+ *
+ * @generated from message agentsessions.v1.SpawnSessionResponse
+ */
+export declare type SpawnSessionResponseJson = {
+  /**
+   * The child's first run. Absent with validate_only.
+   *
+   * @generated from field: agentsessions.v1.Run run = 1;
+   */
+  run?: RunJson;
+
+  /**
+   * Key of the child. Empty with validate_only.
+   *
+   * @generated from field: string child_session_key = 2;
+   */
+  childSessionKey?: string;
+
+  /**
+   * Identity of the child: UUID. Empty with validate_only.
+   *
+   * @generated from field: string child_session_id = 3;
+   */
+  childSessionId?: string;
+
+  /**
+   * Receipt for the files; without identities with validate_only. Absent without files.
+   *
+   * @generated from field: agentsessions.v1.AttachmentReceipt attachments = 4;
+   */
+  attachments?: AttachmentReceiptJson;
+
+  /**
+   * Mode in force.
+   *
+   * @generated from field: agentsessions.v1.SpawnMode mode = 5;
+   */
+  mode?: SpawnModeJson;
+
+  /**
+   * The exchange whose announce will tell of the result: UUID. Empty with validate_only.
+   *
+   * @generated from field: string exchange_id = 6;
+   */
+  exchangeId?: string;
+
+  /**
+   * True when request_id was seen before and this is its first result again.
+   *
+   * @generated from field: bool deduplicated = 7;
+   */
+  deduplicated?: boolean;
+
+  /**
+   * For the model: how the result will come. Empty with validate_only.
+   *
+   * @generated from field: string note = 8;
+   */
+  note?: string;
+};
+
+/**
+ * Describes the message agentsessions.v1.SpawnSessionResponse.
+ * Use `create(SpawnSessionResponseSchema)` to create a new message.
+ */
+export declare const SpawnSessionResponseSchema: GenMessage<SpawnSessionResponse, {jsonType: SpawnSessionResponseJson}>;
+
+/**
+ * Request of ReadAttachment.
+ *
+ * @generated from message agentsessions.v1.ReadAttachmentRequest
+ */
+export declare type ReadAttachmentRequest = Message<"agentsessions.v1.ReadAttachmentRequest"> & {
+  /**
+   * File: UUID.
+   *
+   * @generated from field: string attachment_id = 1;
+   */
+  attachmentId: string;
+
+  /**
+   * First byte wanted, from 0; beyond the end nothing follows.
+   *
+   * @generated from field: int64 offset = 2;
+   */
+  offset: bigint;
+};
+
+/**
+ * Request of ReadAttachment.
+ *
+ * @generated from message agentsessions.v1.ReadAttachmentRequest
+ */
+export declare type ReadAttachmentRequestJson = {
+  /**
+   * File: UUID.
+   *
+   * @generated from field: string attachment_id = 1;
+   */
+  attachmentId?: string;
+
+  /**
+   * First byte wanted, from 0; beyond the end nothing follows.
+   *
+   * @generated from field: int64 offset = 2;
+   */
+  offset?: string;
+};
+
+/**
+ * Describes the message agentsessions.v1.ReadAttachmentRequest.
+ * Use `create(ReadAttachmentRequestSchema)` to create a new message.
+ */
+export declare const ReadAttachmentRequestSchema: GenMessage<ReadAttachmentRequest, {jsonType: ReadAttachmentRequestJson}>;
+
+/**
+ * One frame of ReadAttachment.
+ *
+ * @generated from message agentsessions.v1.ReadAttachmentResponse
+ */
+export declare type ReadAttachmentResponse = Message<"agentsessions.v1.ReadAttachmentResponse"> & {
+  /**
+   * What this frame is.
+   *
+   * @generated from oneof agentsessions.v1.ReadAttachmentResponse.frame
+   */
+  frame: {
+    /**
+     * The file; first frame.
+     *
+     * @generated from field: agentsessions.v1.AttachmentFile file = 1;
+     */
+    value: AttachmentFile;
+    case: "file";
+  } | {
+    /**
+     * The next bytes.
+     *
+     * @generated from field: bytes data = 2;
+     */
+    value: Uint8Array;
+    case: "data";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * One frame of ReadAttachment.
+ *
+ * @generated from message agentsessions.v1.ReadAttachmentResponse
+ */
+export declare type ReadAttachmentResponseJson = {
+  /**
+   * The file; first frame.
+   *
+   * @generated from field: agentsessions.v1.AttachmentFile file = 1;
+   */
+  file?: AttachmentFileJson;
+
+  /**
+   * The next bytes.
+   *
+   * @generated from field: bytes data = 2;
+   */
+  data?: string;
+};
+
+/**
+ * Describes the message agentsessions.v1.ReadAttachmentResponse.
+ * Use `create(ReadAttachmentResponseSchema)` to create a new message.
+ */
+export declare const ReadAttachmentResponseSchema: GenMessage<ReadAttachmentResponse, {jsonType: ReadAttachmentResponseJson}>;
 
 /**
  * Request of ListAgents.
@@ -1407,7 +1879,7 @@ export declare const ListAgentsRequestSchema: GenMessage<ListAgentsRequest, {jso
  */
 export declare type ListAgentsResponse = Message<"agentsessions.v1.ListAgentsResponse"> & {
   /**
-   * Configured agents, in the order of the configuration.
+   * Agents, in the order of the configuration.
    *
    * @generated from field: repeated agentsessions.v1.Agent agents = 1;
    */
@@ -1428,7 +1900,7 @@ export declare type ListAgentsResponse = Message<"agentsessions.v1.ListAgentsRes
  */
 export declare type ListAgentsResponseJson = {
   /**
-   * Configured agents, in the order of the configuration.
+   * Agents, in the order of the configuration.
    *
    * @generated from field: repeated agentsessions.v1.Agent agents = 1;
    */
@@ -1502,6 +1974,13 @@ export declare type Agent = Message<"agentsessions.v1.Agent"> & {
    * @generated from field: bool served = 7;
    */
   served: boolean;
+
+  /**
+   * Model of its sub-agents. Empty means the host's default.
+   *
+   * @generated from field: string subagent_model = 8;
+   */
+  subagentModel: string;
 };
 
 /**
@@ -1558,6 +2037,13 @@ export declare type AgentJson = {
    * @generated from field: bool served = 7;
    */
   served?: boolean;
+
+  /**
+   * Model of its sub-agents. Empty means the host's default.
+   *
+   * @generated from field: string subagent_model = 8;
+   */
+  subagentModel?: string;
 };
 
 /**
@@ -1723,6 +2209,86 @@ export declare type SendOutcomeJson = "SEND_OUTCOME_UNSPECIFIED" | "SEND_OUTCOME
 export declare const SendOutcomeSchema: GenEnum<SendOutcome, SendOutcomeJson>;
 
 /**
+ * What a spawned session's sandbox must be (S6.5). Values may be added.
+ *
+ * @generated from enum agentsessions.v1.SpawnSandbox
+ */
+export enum SpawnSandbox {
+  /**
+   * Not set: inherit.
+   *
+   * @generated from enum value: SPAWN_SANDBOX_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A sandboxed requester may spawn sandboxed agents alone; any other requester may spawn all.
+   *
+   * @generated from enum value: SPAWN_SANDBOX_INHERIT = 1;
+   */
+  INHERIT = 1,
+
+  /**
+   * The child must run sandboxed.
+   *
+   * @generated from enum value: SPAWN_SANDBOX_REQUIRE = 2;
+   */
+  REQUIRE = 2,
+}
+
+/**
+ * What a spawned session's sandbox must be (S6.5). Values may be added.
+ *
+ * @generated from enum agentsessions.v1.SpawnSandbox
+ */
+export declare type SpawnSandboxJson = "SPAWN_SANDBOX_UNSPECIFIED" | "SPAWN_SANDBOX_INHERIT" | "SPAWN_SANDBOX_REQUIRE";
+
+/**
+ * Describes the enum agentsessions.v1.SpawnSandbox.
+ */
+export declare const SpawnSandboxSchema: GenEnum<SpawnSandbox, SpawnSandboxJson>;
+
+/**
+ * What executes a spawned session. Values may be added.
+ *
+ * @generated from enum agentsessions.v1.SpawnRuntime
+ */
+export enum SpawnRuntime {
+  /**
+   * Not set: subagent.
+   *
+   * @generated from enum value: SPAWN_RUNTIME_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * An agent host of this service.
+   *
+   * @generated from enum value: SPAWN_RUNTIME_SUBAGENT = 1;
+   */
+  SUBAGENT = 1,
+
+  /**
+   * Not supported yet, and never with attachments: refused.
+   *
+   * @generated from enum value: SPAWN_RUNTIME_ACP = 2;
+   */
+  ACP = 2,
+}
+
+/**
+ * What executes a spawned session. Values may be added.
+ *
+ * @generated from enum agentsessions.v1.SpawnRuntime
+ */
+export declare type SpawnRuntimeJson = "SPAWN_RUNTIME_UNSPECIFIED" | "SPAWN_RUNTIME_SUBAGENT" | "SPAWN_RUNTIME_ACP";
+
+/**
+ * Describes the enum agentsessions.v1.SpawnRuntime.
+ */
+export declare const SpawnRuntimeSchema: GenEnum<SpawnRuntime, SpawnRuntimeJson>;
+
+/**
  * The session tools: list sessions, read history, send, and look after sessions (S2–S5).
  *
  * A session is named by its key ("agent:nova:main", "cron:job-7"), by its session_id, or, for a caller that acts
@@ -1810,7 +2376,8 @@ export declare const SessionService: GenService<{
     output: typeof ArchiveSessionResponseSchema;
   },
   /**
-   * Deletes a session and its transcript and cancels its unfinished runs, in one transaction (C144).
+   * Deletes a session with its transcript and files and cancels its unfinished runs and those of the sessions spawned from it, at any depth,
+   * in one transaction (C144, S6.14).
    * Run results stay readable by run_id until they are pruned (C166). Fails with ABORTED / ETAG_MISMATCH when the etag is stale (C73).
    *
    * @generated from rpc agentsessions.v1.SessionService.DeleteSession
@@ -1821,7 +2388,44 @@ export declare const SessionService: GenService<{
     output: typeof DeleteSessionResponseSchema;
   },
   /**
-   * Lists the configured agents and whether a host serves them now.
+   * Spawns a sub-agent: a new session with one task, run in the background (S6). Only for callers that act as a session: the requester.
+   * Never waits: session, lineage, files, first run and announce are stored in one transaction, or nothing is (S6.2, C54).
+   *
+   * Checked in this order, the first failure answers, and nothing is written before all have passed:
+   *  1. the request's shape: FIELD_INVALID, every broken field at once;
+   *  2. the requester's tools: TOOL_DENIED (S6.7); its depth: SPAWN_DEPTH_EXCEEDED;
+   *  3. the runtime: SPAWN_RUNTIME_UNSUPPORTED; the mode: THREAD_REQUIRED_FOR_SESSION_MODE; cleanup "delete" with mode "session": FIELD_INVALID;
+   *  4. the agent: AGENT_UNKNOWN, SPAWN_AGENT_NOT_ALLOWED (S6.4); ListAgents shows exactly the accepted set;
+   *  5. the sandbox: SANDBOX_ESCAPE_DENIED, SANDBOX_REQUIRED (S6.5);
+   *  6. the model and its thinking level: MODEL_INVALID, THINKING_LEVEL_INVALID;
+   *  7. the files: ATTACHMENTS_DISABLED, ATTACHMENTS_INVALID, ATTACHMENTS_TOO_LARGE, every problem of every file at once (S6.6);
+   *  8. the send policy of the child: SEND_POLICY_DENIED (S7.3); the chain: CHAIN_LIMIT (C21);
+   *  9. the thread: THREAD_UNAVAILABLE, naming what works instead (S6.9, C66);
+   * 10. the limits: CHILDREN_LIMIT, per requester and of the whole service, exact under concurrency (S6.8).
+   * A repeat of a request_id is answered with the first result before 2.
+   *
+   * @generated from rpc agentsessions.v1.SessionService.SpawnSession
+   */
+  spawnSession: {
+    methodKind: "unary";
+    input: typeof SpawnSessionRequestSchema;
+    output: typeof SpawnSessionResponseSchema;
+  },
+  /**
+   * Returns the content of a file: first what it is, then its bytes in order, at most 256 KiB per frame. Visible to whoever may see the session
+   * that has it, and for files given back to whoever sent or spawned the run. A stream that ends before `bytes` bytes was cut: ask again from
+   * `offset`. Fails with NOT_FOUND / ATTACHMENT_NOT_FOUND, also when its session was deleted.
+   *
+   * @generated from rpc agentsessions.v1.SessionService.ReadAttachment
+   */
+  readAttachment: {
+    methodKind: "server_streaming";
+    input: typeof ReadAttachmentRequestSchema;
+    output: typeof ReadAttachmentResponseSchema;
+  },
+  /**
+   * Lists the configured agents and whether a host serves them now. For a caller that acts as a session: exactly the agents that SpawnSession
+   * accepts from it (S6.4, C50); none when it may not spawn.
    *
    * @generated from rpc agentsessions.v1.SessionService.ListAgents
    */
