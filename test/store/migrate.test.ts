@@ -10,7 +10,7 @@ test("three replicas that migrate at once run each migration once", async () => 
   const replicas = [1, 2, 3].map(() => connectDatabase(url, { max: 2 }));
   closeAfterFile(async () => void (await Promise.all(replicas.map((db) => db.destroy()))));
   const ran = await Promise.all(replicas.map(migrateToLatest));
-  expect(ran.flat()).toEqual(["001-initial", "002-access", "003-exchanges"]);
+  expect(ran.flat()).toEqual(["001-initial", "002-access", "003-exchanges", "004-spawns"]);
   expect(await migrateToLatest(replicas[0]!)).toEqual([]);
 });
 

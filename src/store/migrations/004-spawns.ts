@@ -26,7 +26,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await sql`create index spawns_active on spawns (requester_address) where run_ended_at is null`.execute(db);
   await sql`create index spawns_active_all on spawns (child) where run_ended_at is null`.execute(db);
   await sql`create index spawns_requester_run on spawns (requester_run) where requester_run is not null`.execute(db);
-  await sql`create index spawns_due on spawns (settled_at) where settled_at is not null and swept_at is null`.execute(
+  await sql`create index spawns_due on spawns (cleanup, settled_at) where settled_at is not null and swept_at is null`.execute(
     db,
   );
 
@@ -36,11 +36,11 @@ export async function up(db: Kysely<unknown>): Promise<void> {
       size bigint not null check (size >= 0),
       data bytea not null,
       created_at timestamptz(3) not null,
-      last_ref_at timestamptz(3) not null,
+      loose_at timestamptz(3),
       constraint blobs_size check (size = octet_length(data))
     )`.execute(db);
   await sql`alter table blobs alter column data set storage external`.execute(db);
-  await sql`create index blobs_last_ref on blobs (last_ref_at)`.execute(db);
+  await sql`create index blobs_loose on blobs (loose_at) where loose_at is not null`.execute(db);
 
   await sql`
     create table attachments (
@@ -88,7 +88,9 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await sql`create unique index thread_bindings_thread on thread_bindings (channel, (coalesce(account_id, '')), chat_id, thread_id) where state = 2`.execute(
     db,
   );
-  await sql`create index thread_bindings_active on thread_bindings (active_at) where state = 2`.execute(db);
+  await sql`create index thread_bindings_open on thread_bindings ((coalesce(active_at, requested_at))) where state in (1, 2)`.execute(
+    db,
+  );
 
   await sql`alter table deliveries drop constraint deliveries_kind_check, add constraint deliveries_kind_check check (kind between 1 and 4)`.execute(
     db,
