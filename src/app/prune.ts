@@ -1,3 +1,4 @@
+import { pruneBlobs } from "../store/blobs.ts";
 import {
   deleteClosedExchanges,
   deleteEndedRuns,
@@ -32,12 +33,14 @@ export interface Pruned {
   readonly auditEvents: number;
   /** Waits of processes that died. */
   readonly waits: number;
+  /** Contents of files that were looked at. */
+  readonly blobs: number;
 }
 
 /**
  * Removes one batch of each kind of what its retention no longer keeps: text deltas of ended runs, ended runs with their
  * events, closed exchanges without runs, settled deliveries, remembered request and provider message ids, hosts that went silent, audit events, waits nobody renewed
- * for an hour. Transcripts stay.
+ * and contents no file pointed at for an hour. Transcripts stay, and so do the files of sessions that were not deleted.
  */
 export async function prune(app: App): Promise<Pruned> {
   const { deltaMinutes, endedRunDays, requestHours, auditDays } = app.config.retention;
@@ -52,5 +55,6 @@ export async function prune(app: App): Promise<Pruned> {
     hosts: await deleteSilentHosts(app.db, ago(endedRunDays * dayMs), batch),
     auditEvents: await deleteOldAuditEvents(app.db, ago(auditDays * dayMs), batch * 25),
     waits: await deleteStaleWaits(app.db, ago(hourMs), batch),
+    blobs: await pruneBlobs(app.db, ago(hourMs), batch),
   };
 }

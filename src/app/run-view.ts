@@ -1,12 +1,33 @@
 import { hostSilenceMs } from "../domain/host-silence.ts";
 import { isTerminal, type QueueStatus, type Run, type RunView } from "../domain/run.ts";
+import { listOutputFiles } from "../store/attachments.ts";
 import type { Db } from "../store/database.ts";
 import type { Enqueued } from "../store/run-queue.ts";
 import { listQueuePlaces, type QueuePlace } from "../store/run-reads.ts";
 import type { App } from "./context.ts";
 
-/** Adds to each run what callers see beside the row: why a queued run waits (C38, C56). One statement for all runs, none when no run is queued. */
+/**
+ * Adds to each run what callers see beside the row: the files it gave back (S6.6), and why a queued run waits (C38, C56).
+ * One statement each for all runs; none when no run has files, and none when no run is queued.
+ */
 export async function viewRuns(app: Pick<App, "clock">, db: Db, runs: readonly Run[]): Promise<RunView[]> {
+  return addFiles(db, await addQueueStatus(app, db, runs));
+}
+
+async function addFiles(db: Db, runs: RunView[]): Promise<RunView[]> {
+  const giving = runs.filter((run) => run.outputFiles > 0);
+  if (giving.length === 0) return runs;
+  const filesOf = await listOutputFiles(
+    db,
+    giving.map((run) => run.id),
+  );
+  return runs.map((run) => {
+    const outputAttachments = filesOf.get(run.id);
+    return outputAttachments ? { ...run, outputAttachments } : run;
+  });
+}
+
+async function addQueueStatus(app: Pick<App, "clock">, db: Db, runs: readonly Run[]): Promise<RunView[]> {
   const queued = runs.filter(isQueued);
   if (queued.length === 0) return [...runs];
   const now = app.clock.now();
