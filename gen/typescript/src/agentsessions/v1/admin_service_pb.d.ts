@@ -128,7 +128,7 @@ export declare const ExplainAccessResponseSchema: GenMessage<ExplainAccessRespon
  */
 export declare type AccessRuleAnswer = Message<"agentsessions.v1.AccessRuleAnswer"> & {
   /**
-   * Rule: "role", "sandbox", "visibility", "agent_to_agent" or "send_policy".
+   * Rule: "tool", "sandbox", "visibility", "agent_to_agent" or "send_policy". Values may be added.
    *
    * @generated from field: string rule = 1;
    */
@@ -170,7 +170,7 @@ export declare type AccessRuleAnswer = Message<"agentsessions.v1.AccessRuleAnswe
  */
 export declare type AccessRuleAnswerJson = {
   /**
-   * Rule: "role", "sandbox", "visibility", "agent_to_agent" or "send_policy".
+   * Rule: "tool", "sandbox", "visibility", "agent_to_agent" or "send_policy". Values may be added.
    *
    * @generated from field: string rule = 1;
    */

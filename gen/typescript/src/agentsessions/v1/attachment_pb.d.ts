@@ -19,8 +19,9 @@ export declare const file_agentsessions_v1_attachment: GenFile;
  */
 export declare type Attachment = Message<"agentsessions.v1.Attachment"> & {
   /**
-   * File name, stored as given: 1 to 255 bytes of UTF-8 after NFC; not ".", ".." or ".manifest.json"; no "/", "\", "<", ">",
-   * NUL, control or bidirectional control characters; no space at either end; no two files whose names are the same after NFC and case folding.
+   * File name, stored in NFC: 1 to 255 bytes of UTF-8 then; not ".", ".." or ".manifest.json"; no "/", "\", "<", ">", NUL,
+   * control or bidirectional control characters; no white space at either end; no two files whose names are the same after NFC and case
+   * folding, invisible characters left out.
    *
    * @generated from field: string name = 1;
    */
@@ -73,8 +74,9 @@ export declare type Attachment = Message<"agentsessions.v1.Attachment"> & {
  */
 export declare type AttachmentJson = {
   /**
-   * File name, stored as given: 1 to 255 bytes of UTF-8 after NFC; not ".", ".." or ".manifest.json"; no "/", "\", "<", ">",
-   * NUL, control or bidirectional control characters; no space at either end; no two files whose names are the same after NFC and case folding.
+   * File name, stored in NFC: 1 to 255 bytes of UTF-8 then; not ".", ".." or ".manifest.json"; no "/", "\", "<", ">", NUL,
+   * control or bidirectional control characters; no white space at either end; no two files whose names are the same after NFC and case
+   * folding, invisible characters left out.
    *
    * @generated from field: string name = 1;
    */

@@ -1223,7 +1223,8 @@ export declare type HostEvent = Message<"agentsessions.v1.HostEvent"> & {
   } | {
     /**
      * A file for whoever asked (a file back from a sub-agent). The rules and limits of S6.6 hold for all files of a run together; one that
-     * breaks them refuses the whole call and nothing of it is stored. A file of an earlier attempt with the same name is replaced.
+     * breaks them refuses the whole call and nothing of it is stored. A file of an earlier attempt with the same name is
+     * replaced. Refused as the files of SpawnSession are, with fields as "events[2].output_attachment.name".
      *
      * @generated from field: agentsessions.v1.Attachment output_attachment = 7;
      */
@@ -1282,7 +1283,8 @@ export declare type HostEventJson = {
 
   /**
    * A file for whoever asked (a file back from a sub-agent). The rules and limits of S6.6 hold for all files of a run together; one that
-   * breaks them refuses the whole call and nothing of it is stored. A file of an earlier attempt with the same name is replaced.
+   * breaks them refuses the whole call and nothing of it is stored. A file of an earlier attempt with the same name is
+   * replaced. Refused as the files of SpawnSession are, with fields as "events[2].output_attachment.name".
    *
    * @generated from field: agentsessions.v1.Attachment output_attachment = 7;
    */

@@ -892,7 +892,7 @@ export declare type SessionSettings = Message<"agentsessions.v1.SessionSettings"
   displayName: string;
 
   /**
-   * Model for this session alone.
+   * Model for this session alone: a name or alias of the configured catalog (`models`), stored as the name; any name when none is configured.
    *
    * @generated from field: string model = 3;
    */
@@ -941,7 +941,7 @@ export declare type SessionSettingsJson = {
   displayName?: string;
 
   /**
-   * Model for this session alone.
+   * Model for this session alone: a name or alias of the configured catalog (`models`), stored as the name; any name when none is configured.
    *
    * @generated from field: string model = 3;
    */
@@ -2345,7 +2345,8 @@ export declare const SessionService: GenService<{
     output: typeof SendMessageResponseSchema;
   },
   /**
-   * Changes the fields named by update_mask. Fails with ABORTED / ETAG_MISMATCH when the etag is stale.
+   * Changes the fields named by update_mask. Fails with ABORTED / ETAG_MISMATCH when the etag is stale, and with INVALID_ARGUMENT /
+   * MODEL_INVALID for a model that the configured catalog does not have.
    *
    * @generated from rpc agentsessions.v1.SessionService.UpdateSession
    */
@@ -2393,14 +2394,14 @@ export declare const SessionService: GenService<{
    *
    * Checked in this order, the first failure answers, and nothing is written before all have passed:
    *  1. the request's shape: FIELD_INVALID, every broken field at once;
-   *  2. the requester's tools: TOOL_DENIED (S6.7); its depth: SPAWN_DEPTH_EXCEEDED;
+   *  2. the requester's tools: TOOL_DENIED (S6.7); a reset of it: SESSION_SUPERSEDED; its depth: SPAWN_DEPTH_EXCEEDED;
    *  3. the runtime: SPAWN_RUNTIME_UNSUPPORTED; the mode: THREAD_REQUIRED_FOR_SESSION_MODE; cleanup "delete" with mode "session": FIELD_INVALID;
    *  4. the agent: AGENT_UNKNOWN, SPAWN_AGENT_NOT_ALLOWED (S6.4); ListAgents shows exactly the accepted set;
    *  5. the sandbox: SANDBOX_ESCAPE_DENIED, SANDBOX_REQUIRED (S6.5);
    *  6. the model and its thinking level: MODEL_INVALID, THINKING_LEVEL_INVALID;
    *  7. the files: ATTACHMENTS_DISABLED, ATTACHMENTS_INVALID, ATTACHMENTS_TOO_LARGE, every problem of every file at once (S6.6);
    *  8. the send policy of the child: SEND_POLICY_DENIED (S7.3); the chain: CHAIN_LIMIT (C21);
-   *  9. the thread: THREAD_UNAVAILABLE, naming what works instead (S6.9, C66);
+   *  9. the run that spawns, ended or canceled: RUN_TERMINAL (S6.14); the thread: THREAD_UNAVAILABLE, naming what works instead (S6.9, C66);
    * 10. the limits: CHILDREN_LIMIT, per requester and of the whole service, exact under concurrency (S6.8).
    * A repeat of a request_id is answered with the first result before 2.
    *
@@ -2414,7 +2415,8 @@ export declare const SessionService: GenService<{
   /**
    * Returns the content of a file: first what it is, then its bytes in order, at most 256 KiB per frame. Visible to whoever may see the session
    * that has it, and for files given back to whoever sent or spawned the run. A stream that ends before `bytes` bytes was cut: ask again from
-   * `offset`. Fails with NOT_FOUND / ATTACHMENT_NOT_FOUND, also when its session was deleted.
+   * `offset`. Fails with NOT_FOUND / ATTACHMENT_NOT_FOUND, also when its session was deleted, for callers that see everything; what others may
+   * not see and what is not there is refused to them alike, with VISIBILITY_DENIED. Contents are not searched for secrets.
    *
    * @generated from rpc agentsessions.v1.SessionService.ReadAttachment
    */
@@ -2425,7 +2427,7 @@ export declare const SessionService: GenService<{
   },
   /**
    * Lists the configured agents and whether a host serves them now. For a caller that acts as a session: exactly the agents that SpawnSession
-   * accepts from it (S6.4, C50); none when it may not spawn.
+   * accepts from it with nothing but a task (S6.4, C50), whatever its limits and its chain say at the moment; none when it may not spawn.
    *
    * @generated from rpc agentsessions.v1.SessionService.ListAgents
    */
