@@ -5,7 +5,7 @@ import { deleteSession } from "../../src/app/delete-session.ts";
 import { type Ending, endRun } from "../../src/app/end-run.ts";
 import { lockLane } from "../../src/app/held-run.ts";
 import { settleExchangeDelivery } from "../../src/app/settle-exchange-delivery.ts";
-import type { ExchangeState } from "../../src/domain/exchange/state.ts";
+import type { ExchangeState, Side } from "../../src/domain/exchange/state.ts";
 import { type ExchangeEvent, step } from "../../src/domain/exchange/step.ts";
 import type { Run } from "../../src/domain/run.ts";
 import type { Session } from "../../src/domain/session.ts";
@@ -72,7 +72,8 @@ class StoredStory {
   }
 
   async happen(event: ExchangeEvent): Promise<void> {
-    const expected = expectAfter(this.#state, event);
+    const speaker = this.#sides[speakerIn(this.#state)]?.sessionId ?? "";
+    const expected = expectAfter(this.#state, event, this.#gone.has(speaker));
     const done = await this.#do(event);
     if (!done) expect(expected).toBe(this.#state);
     this.#state = expected;
@@ -108,11 +109,19 @@ class StoredStory {
   readonly #gone = new Set<string>();
 }
 
-/** A deletion also settles a delivery that no connector holds. */
-function expectAfter(before: ExchangeState, event: ExchangeEvent): ExchangeState {
+/**
+ * A deletion also settles a delivery that no connector holds: that of the session which speaks, of a spawn its requester.
+ * A report to a deleted requester makes none.
+ */
+function expectAfter(before: ExchangeState, event: ExchangeEvent, speakerGone: boolean): ExchangeState {
   const { state } = step(before, event);
-  const stops = event.type === "session_gone" && event.side === "target" && state.phase === "closed";
+  const stops =
+    state.phase === "closed" && (speakerGone || (event.type === "session_gone" && event.side === speakerIn(state)));
   return stops ? step(state, { type: "delivery_settled", outcome: "denied" }).state : state;
+}
+
+function speakerIn({ kind }: ExchangeState): Side {
+  return kind === "spawn" ? "requester" : "target";
 }
 
 type Result = Extract<ExchangeEvent, { type: "run_finished" }>["result"];

@@ -135,15 +135,34 @@ test("the sides alternate, the requester first; the announce is the target's", (
   });
 });
 
-test("at most one announce and one delivery; no effect's step twice for one purpose", () => {
+test("at most one announce and one delivery or report; no effect's step twice for one purpose", () => {
   holds(({ effects }, start) => {
-    const keys = effects.map((effect) => `${effect.type} ${effect.step}`);
+    const keys = effects.map((effect) => (effect.type === "report" ? "report" : `${effect.type} ${effect.step}`));
     expect(new Set(keys).size).toBe(keys.length);
-    expect(effects.filter((effect) => effect.type === "deliver").length).toBeLessThanOrEqual(
-      start.route === "known" ? 1 : 0,
-    );
+    const told = (type: "deliver" | "report") => effects.filter((effect) => effect.type === type).length;
+    expect(told("deliver")).toBeLessThanOrEqual(start.route === "known" && start.kind !== "spawn" ? 1 : 0);
+    expect(told("report")).toBeLessThanOrEqual(start.kind === "spawn" ? 1 : 0);
   });
 });
+
+test("S6.11: a spawn is reported unless it was canceled, its child left, or its announce run chose silence", () => {
+  holds(({ events, states, effects }, start) => {
+    const last = states.at(-1)!;
+    fc.pre(start.kind === "spawn" && last.phase === "closed");
+    const moving = events.filter((_, at) => states[at] !== states[at + 1]);
+    const silent = moving.some(
+      (event) =>
+        (event.type === "session_gone" && event.side === "target") ||
+        (event.type === "run_finished" && event.result.type === "canceled") ||
+        (event.type === "run_finished" && event.step === "announce" && isSkip(event.result)),
+    );
+    expect(effects.filter((effect) => effect.type === "report")).toHaveLength(silent ? 0 : 1);
+  });
+});
+
+function isSkip(result: RunResult): boolean {
+  return result.type === "said" && /^\s*(ANNOUNCE_SKIP|NO_REPLY)\s*$/.test(result.text);
+}
 
 test("an event that happened once changes nothing when it is told again, at once or at the end", () => {
   holds(({ events, states }) => {
@@ -170,13 +189,15 @@ test("a run it does not wait for changes nothing", () => {
 
 test("C20, C90: no sentinel is ever passed on, neither to the other side nor to people", () => {
   holds(({ states, effects }) => {
-    const texts = [
-      ...states.map((state) => state.latestReply ?? ""),
-      ...effects.map((effect) => (effect.type === "deliver" ? effect.text : "")),
-    ];
+    const texts = [...states.map((state) => state.latestReply ?? ""), ...effects.map(textOf)];
     expect(texts.filter((text) => /^(REPLY_SKIP|ANNOUNCE_SKIP|NO_REPLY)$/.test(text.trim()))).toEqual([]);
   });
 });
+
+function textOf(effect: ExchangeEffect): string {
+  if (effect.type === "deliver") return effect.text;
+  return effect.type === "report" ? (effect.said ?? "") : "";
+}
 
 test("C32: a closed exchange says why; its outcome is pending only while a delivery is under way", () => {
   holds(({ states, effects }) => {
@@ -184,7 +205,9 @@ test("C32: a closed exchange says why; its outcome is pending only while a deliv
     const open = last.phase !== "closed";
     if (open) expect(last.announceOutcome).toBe("pending");
     else expect(last.endReason).toBeDefined();
-    if (!open && last.announceOutcome === "pending") expect(effects.at(-1)?.type).toBe("deliver");
+    if (!open && last.announceOutcome === "pending") {
+      expect(effects.at(-1)?.type).toBe(states.at(-1)?.kind === "spawn" ? "report" : "deliver");
+    }
   });
 });
 

@@ -69,9 +69,14 @@ function toResult(verb: string, command: string): RunResult {
 }
 
 function showEffect(effect: ExchangeEffect): string {
-  return effect.type === "deliver"
-    ? `deliver ${effect.step}: ${JSON.stringify(effect.text)}`
-    : `${effect.side} runs ${effect.step}, prompt ${effect.prompt}`;
+  switch (effect.type) {
+    case "deliver":
+      return `deliver ${effect.step}: ${JSON.stringify(effect.text)}`;
+    case "report":
+      return `report${effect.said === undefined ? "" : `: ${JSON.stringify(effect.said)}`}`;
+    case "enqueue_run":
+      return `${effect.side} runs ${effect.step}, prompt ${effect.prompt}`;
+  }
 }
 
 function showState(state: ExchangeState): string {

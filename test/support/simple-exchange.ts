@@ -8,6 +8,8 @@ interface Answer {
   readonly reason?: NonNullable<ExchangeState["endReason"]>;
   /** The send policy stopped it. */
   readonly denied?: true;
+  /** Its word was ANNOUNCE_SKIP or NO_REPLY. */
+  readonly skipped?: true;
 }
 
 /**
@@ -114,11 +116,22 @@ export function tellExchange(
       return;
     }
     now = last.at;
-    if (last.text !== undefined) send("announce", last.text);
+    if (start.kind === "spawn") report(reason, last);
+    else if (last.text !== undefined) send("announce", last.text);
     else if (last.reason === "empty" || last.reason === "reply_skip") close(reason, "skipped", now);
     else if (last.denied) close(reason, "denied", now);
-    else if (start.kind === "spawn" && last.reason !== "canceled") send("announce", known.latestReply ?? "");
     else close(reason, "failed", now);
+  }
+
+  function report(reason: NonNullable<ExchangeState["endReason"]>, last: Answer): void {
+    if (last.skipped) {
+      close(reason, "skipped", now);
+    } else if (last.reason === "canceled") {
+      close(reason, "failed", now);
+    } else {
+      effects.push(last.text === undefined ? { type: "report" } : { type: "report", said: last.text });
+      close(reason, start.route === "known" ? "pending" : "no_route", now);
+    }
   }
 
   function send(step: "primary" | "announce", text: string): void {
@@ -163,7 +176,8 @@ function worth(result: RunResult): Omit<Answer, "at"> {
   if (result.type === "denied") return { reason: "failed", denied: true };
   if (result.type !== "said") return { reason: result.type };
   if (result.text.trim() === "REPLY_SKIP") return { reason: "reply_skip" };
-  return ["", "ANNOUNCE_SKIP", "NO_REPLY"].includes(result.text.trim()) ? { reason: "empty" } : { text: result.text };
+  if (["ANNOUNCE_SKIP", "NO_REPLY"].includes(result.text.trim())) return { reason: "empty", skipped: true };
+  return result.text.trim() === "" ? { reason: "empty" } : { text: result.text };
 }
 
 function firstIndex(

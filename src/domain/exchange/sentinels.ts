@@ -10,7 +10,8 @@ export type Heard =
   | { readonly type: "said"; readonly text: string }
   | { readonly type: "silent"; readonly reason: SilenceReason };
 
-export type SilenceReason = "reply_skip" | "empty" | "failed" | "denied" | "canceled" | "timed_out";
+/** skip: it chose to say nothing. empty: there was nothing. */
+export type SilenceReason = "reply_skip" | "skip" | "empty" | "failed" | "denied" | "canceled" | "timed_out";
 
 /**
  * Reads a final reply (C20, C90). A reply that is exactly one of the three words after trimming, or blank, is silence in
@@ -20,6 +21,7 @@ export type SilenceReason = "reply_skip" | "empty" | "failed" | "denied" | "canc
 export function hearReply(text: string): Heard {
   const trimmed = text.trim();
   if (trimmed === replySkip) return { type: "silent", reason: "reply_skip" };
-  if (trimmed === "" || trimmed === announceSkip || trimmed === noReply) return { type: "silent", reason: "empty" };
+  if (trimmed === announceSkip || trimmed === noReply) return { type: "silent", reason: "skip" };
+  if (trimmed === "") return { type: "silent", reason: "empty" };
   return { type: "said", text };
 }

@@ -31,7 +31,7 @@ export interface ExchangeState {
 
 /**
  * send: from another session or an operator; a loop may follow, then an announce run of the target.
- * spawn: a task for a child session; no loop, and its announce tells of failures too (S6.11).
+ * spawn: a task for a child session; no loop. Its announce tells of failures too, and the requester as well (S6.11).
  * message: from a person in a channel; the reply goes out as it is.
  */
 export type ExchangeKind = "send" | "spawn" | "message";

@@ -2,7 +2,7 @@ import { type DeliveryOutcome, settleOutcome } from "./announce-outcome.ts";
 import { type Heard, hearReply, type SilenceReason } from "./sentinels.ts";
 import { awaitedStep, type EndReason, type ExchangeState, type Side, type StepName, speakerOf } from "./state.ts";
 
-/** What happened. `delivery_settled` tells of the delivery that a `deliver` effect made. */
+/** What happened. `delivery_settled` tells of the delivery that a `deliver` or `report` effect made. */
 export type ExchangeEvent =
   | { readonly type: "run_finished"; readonly step: StepName; readonly result: RunResult }
   | { readonly type: "session_gone"; readonly side: Side }
@@ -25,7 +25,15 @@ export type ExchangeEffect =
       readonly side: Side;
       readonly prompt: "reply" | "announce";
     }
-  | { readonly type: "deliver"; readonly step: StepName; readonly text: string };
+  | { readonly type: "deliver"; readonly step: StepName; readonly text: string }
+  | ReportEffect;
+
+/** Tell the requester of a spawn, and the people in its channel if it has a route, what came of the task (S6.11). */
+export interface ReportEffect {
+  readonly type: "report";
+  /** What the announce run said; without it the result of the primary run stands alone (C93). */
+  readonly said?: string;
+}
 
 export interface Stepped {
   /** The very same value when the event changes nothing. */
@@ -43,17 +51,18 @@ export interface Stepped {
  *   primary     │ silence or no answer                     │ closed; a spawn that was not canceled: announce
  *   ping_pong n │ said something, n < max, requester there │ ping_pong n+1: the other side runs
  *   ping_pong n │ anything else                            │ announce: the target runs
- *   announce    │ said something                           │ closed, the text is delivered
- *   announce    │ silence or no answer                     │ closed; a spawn whose announce run failed or ran out of
- *               │                                          │ time: its result is delivered all the same (C93)
+ *   announce    │ said something                           │ closed, the text is delivered; of a spawn: reported
+ *   announce    │ silence or no answer                     │ closed; a spawn that was neither skipped nor canceled:
+ *               │                                          │ its result is reported all the same (C93)
  *   any         │ a run it does not wait for               │ unchanged
  *
- * A send without a route closes instead of announcing (S5.8). A requester that leaves ends the loop, at once if it was its
+ * A send without a route closes instead of announcing (S5.8); a spawn without one is reported to its requester alone. A
+ * spawn is skipped by exactly ANNOUNCE_SKIP or NO_REPLY of its announce run, by nothing else. A requester that leaves ends the loop, at once if it was its
  * turn; a target that leaves closes the exchange: only the target may announce. Whoever ends a session tells its
  * exchanges before it ends its runs; otherwise a run may be enqueued on a session that is about to go.
  *
  * Promises, whatever happens in whatever order: closed after at most maxTurns + 2 finished runs; the sides alternate; at
- * most one announce run and one delivery; the same event again, or a run it does not wait for, changes nothing.
+ * most one announce run, and one delivery or report; the same event again, or a run it does not wait for, changes nothing.
  */
 export function step(state: ExchangeState, event: ExchangeEvent): Stepped {
   switch (event.type) {
@@ -84,14 +93,15 @@ function hear(state: ExchangeState, heard: Heard): Stepped {
     case "ping_pong":
       return heard.type === "said" ? takeReply(state, heard.text) : announce(state, toEndReason(heard.reason));
     case "announce":
-      return heard.type === "said" ? deliver(state, "announce", heard.text) : leaveUnannounced(state, heard.reason);
+      return heard.type === "said" ? tell(state, heard.text) : leaveUnannounced(state, heard.reason);
     case "closed":
       return unchanged(state);
   }
 }
 
-/** Why a denied run ended is readable on the run. */
+/** Why a denied run ended is readable on the run; a loop that was skipped by another step's word had nothing said in it. */
 function toEndReason(reason: SilenceReason): EndReason {
+  if (reason === "skip") return "empty";
   return reason === "denied" ? "failed" : reason;
 }
 
@@ -121,7 +131,7 @@ function takeTurn(state: ExchangeState): Stepped {
   };
 }
 
-/** A spawn without a route announces too: its result also goes into the requester's transcript. */
+/** A spawn without a route announces too: its result goes to the requester in any case. */
 function announce(state: ExchangeState, endReason: EndReason): Stepped {
   if (state.kind === "send" && state.route === "none") {
     return close({ ...state, endReason, announceOutcome: "no_route" });
@@ -132,11 +142,25 @@ function announce(state: ExchangeState, endReason: EndReason): Stepped {
   };
 }
 
+/** A spawn whose announce run was canceled is not reported: canceled children do not announce (S6.14). */
 function leaveUnannounced(state: ExchangeState, reason: SilenceReason): Stepped {
+  if (reason === "canceled") return close({ ...state, announceOutcome: "failed" });
+  if (reason === "skip") return close({ ...state, announceOutcome: "skipped" });
+  if (state.kind === "spawn") return report(state);
   if (reason === "denied") return close({ ...state, announceOutcome: "denied" });
   if (reason === "empty" || reason === "reply_skip") return close({ ...state, announceOutcome: "skipped" });
-  if (state.kind === "spawn" && reason !== "canceled") return deliver(state, "announce", state.latestReply ?? "");
   return close({ ...state, announceOutcome: "failed" });
+}
+
+function tell(state: ExchangeState, text: string): Stepped {
+  return state.kind === "spawn" ? report(state, text) : deliver(state, "announce", text);
+}
+
+/** Without a route nobody but the requester is told, and that is certain at once. */
+function report(state: ExchangeState, said?: string): Stepped {
+  const announceOutcome = state.route === "none" ? "no_route" : "pending";
+  const effect: ReportEffect = { type: "report", ...(said !== undefined && { said }) };
+  return { state: { ...state, phase: "closed", announceOutcome }, effects: [effect] };
 }
 
 function deliver(state: ExchangeState, step: StepName, text: string): Stepped {
