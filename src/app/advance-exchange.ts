@@ -3,12 +3,13 @@ import { type ExchangeEvent, type RunResult, type Stepped, step } from "../domai
 import type { Exchange } from "../domain/exchange.ts";
 import type { Run } from "../domain/run.ts";
 import type { Tx } from "../store/database.ts";
-import { lockExchange, saveExchangeState } from "../store/exchanges.ts";
+import { lockExchange } from "../store/exchanges.ts";
 import type { RunEnding } from "../store/runs.ts";
 import type { Topic } from "../store/wakeups.ts";
 import type { App } from "./context.ts";
 import { applyExchangeEffect } from "./exchange-effects.ts";
 import { type ExchangeSides, isGone, lockSides } from "./exchange-sides.ts";
+import { saveExchange } from "./save-exchange.ts";
 
 /**
  * Moves the exchange of a run that ends on by one step, in the transaction that ends it: the next run or the delivery is
@@ -39,7 +40,7 @@ export async function takeStep(
   { sides, run }: { sides?: ExchangeSides; run?: Run } = {},
 ): Promise<Topic[]> {
   if (stepped.state === exchange.state) return [];
-  await saveExchangeState(tx, exchange.id, stepped.state, app.clock.now());
+  await saveExchange(app, tx, exchange, stepped.state);
   const moved = { ...exchange, state: stepped.state };
   const topics: Topic[] = [];
   for (const effect of stepped.effects) {

@@ -1,6 +1,7 @@
 import type { DeliveryKind } from "../domain/delivery.ts";
 import type { StepName } from "../domain/exchange/state.ts";
 import type { DeliveryRoute, Session } from "../domain/session.ts";
+import type { ThreadBinding } from "../domain/thread-binding.ts";
 import type { Tx } from "../store/database.ts";
 import { insertDelivery } from "../store/deliveries.ts";
 import { laneOf, lockLanes } from "../store/delivery-lane.ts";
@@ -35,5 +36,36 @@ export async function enqueueDelivery(app: App, tx: Tx, request: DeliveryRequest
     { ...delivery, session: session.id, deliveryId: app.ids.uuid(), effectKey: `${exchangeId}/${step}` },
     app.clock.now(),
   );
+  return added === "ready" ? [`channel:${route.channel}`] : [];
+}
+
+type ThreadDeliveryKind = Extract<DeliveryKind, "bind_thread" | "unbind_thread">;
+
+/** What a spawned session asks of a connector once. */
+export function threadEffect(childId: string, kind: ThreadDeliveryKind): string {
+  return `${childId}/${kind === "bind_thread" ? "bind" : "unbind"}`;
+}
+
+export interface ThreadDeliveryRequest {
+  readonly binding: Pick<ThreadBinding, "id" | "requester">;
+  /** UUID of the spawned session. */
+  readonly childId: string;
+  readonly kind: ThreadDeliveryKind;
+  readonly route: DeliveryRoute;
+  readonly text: string;
+}
+
+/**
+ * Asks connectors to bind a thread, or to let go of it, in the transaction that changes the binding; once for each binding.
+ * The requester speaks: its send policy applies when it goes out. A request to bind has a lane of its own: only some
+ * connectors can open threads, and the chat does not wait for them. Returns what to publish after the commit.
+ */
+export async function enqueueThreadDelivery(app: App, tx: Tx, request: ThreadDeliveryRequest): Promise<Topic[]> {
+  const { binding, childId, kind, route, text } = request;
+  const effectKey = threadEffect(childId, kind);
+  const lane = kind === "bind_thread" ? effectKey : laneOf(route);
+  await lockLanes(tx, [lane]);
+  const delivery = { deliveryId: app.ids.uuid(), effectKey, threadBinding: binding.id, session: binding.requester };
+  const added = await insertDelivery(tx, { ...delivery, kind, route, lane, text }, app.clock.now());
   return added === "ready" ? [`channel:${route.channel}`] : [];
 }

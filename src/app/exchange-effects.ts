@@ -4,15 +4,16 @@ import type { Provenance } from "../domain/message.ts";
 import { announceMessage, announceStepContext, replyStepContext } from "../domain/prompts.ts";
 import type { Run } from "../domain/run.ts";
 import type { Session } from "../domain/session.ts";
+import { spawnAnnounceContext, spawnAnnounceMessage } from "../domain/spawn-announce-prompt.ts";
 import type { Tx } from "../store/database.ts";
-import { enqueueRun } from "../store/run-queue.ts";
 import { findExchangeRun } from "../store/runs.ts";
 import type { Topic } from "../store/wakeups.ts";
 import type { App } from "./context.ts";
 import { enqueueDelivery } from "./enqueue-delivery.ts";
+import { enqueueOwnRun } from "./enqueue-own-run.ts";
 import { type ExchangeSides, isGone, toNamed } from "./exchange-sides.ts";
+import { reportSpawn } from "./report-spawn.ts";
 import { runSettings } from "./run-settings.ts";
-import { heardSince } from "./run-view.ts";
 
 /** What a step asks for, and what it came of. */
 export interface EffectContext<Effect extends ExchangeEffect = ExchangeEffect> {
@@ -25,17 +26,19 @@ export interface EffectContext<Effect extends ExchangeEffect = ExchangeEffect> {
 }
 
 /**
- * Steps of the service's own do not count against the queue limit: an exchange adds one run at a time, and the end of a run
- * must not fail because another session is busy (C92).
+ * Enqueues the next run or the delivery, or reports a spawn. `<exchange>/<step>` is unique for runs and deliveries: neither
+ * is ever there twice.
  */
-const noLimit = Number.MAX_SAFE_INTEGER;
-
-/** Enqueues the next run or the delivery. `<exchange>/<step>` is unique for both: neither is ever there twice. */
 export async function applyExchangeEffect(app: App, tx: Tx, context: EffectContext): Promise<Topic[]> {
-  const { effect } = context;
-  return effect.type === "enqueue_run"
-    ? enqueueStep(app, tx, { ...context, effect })
-    : deliverStep(app, tx, { ...context, effect });
+  const { effect, exchange, sides } = context;
+  switch (effect.type) {
+    case "enqueue_run":
+      return enqueueStep(app, tx, { ...context, effect });
+    case "deliver":
+      return deliverStep(app, tx, { ...context, effect });
+    case "report":
+      return reportSpawn(app, tx, { exchange, sides, announceRun: context.run, said: effect.said });
+  }
 }
 
 type EnqueueContext = EffectContext<Extract<ExchangeEffect, { type: "enqueue_run" }>>;
@@ -44,40 +47,46 @@ async function enqueueStep(app: App, tx: Tx, context: EnqueueContext): Promise<T
   const { exchange, sides, effect, run: ended } = context;
   const session = effect.side === "target" ? sides.target : sides.requester!;
   const cause = ended ?? (await findExchangeRun(tx, exchange.id, "primary"));
-  const now = app.clock.now();
-  const step = {
-    runId: app.ids.uuid(),
+  return enqueueOwnRun(app, tx, {
     session,
     input: { messageId: app.ids.uuid(), parts: [{ type: "text" as const, text: textOf(context) }], internal: true },
     provenance: provenanceOf(context, cause),
-    ...runSettings(app, session),
+    ...limitsOf(app, session, context),
     exchange: { id: exchange.id, exchangeId: exchange.exchangeId, step: effect.step },
     injectedContext: contextOf(context),
     ...(cause?.traceparent !== undefined && { traceparent: cause.traceparent }),
-  };
-  const { run } = await enqueueRun(tx, step, { limit: noLimit, heardSince: heardSince(now) }, now);
-  return run.state === "ready" ? [`agent:${run.agentId}`] : [];
+  });
+}
+
+/** A spawn's announce ends in time whether or not a host ever takes it: its result waits for nobody (C56, C93). */
+function limitsOf(app: App, session: Session, { exchange, effect }: EnqueueContext) {
+  if (exchange.state.kind !== "spawn" || effect.prompt !== "announce") return runSettings(app, session);
+  const runTimeoutMs = app.config.agents.defaults.subagents.announceTimeoutSeconds * 1000;
+  const deadlineAt = new Date(app.clock.now().getTime() + runTimeoutMs);
+  return { ...runSettings(app, session, { runTimeoutMs }), deadlineAt };
 }
 
 /** Never blank (C28): a turn is taken only after something was said. */
 function textOf({ effect, exchange }: EnqueueContext): string {
-  return effect.prompt === "announce" ? announceMessage : exchange.state.latestReply!;
+  if (effect.prompt === "reply") return exchange.state.latestReply!;
+  return exchange.state.kind === "spawn" ? spawnAnnounceMessage : announceMessage;
 }
 
 function contextOf({ effect, exchange, sides }: EnqueueContext): string {
   const { requester, target } = sides;
-  const { turn, maxTurns, firstReply, latestReply } = exchange.state;
+  const { turn, maxTurns, firstReply, latestReply, endReason: ended } = exchange.state;
   if (effect.prompt === "reply") {
     const named = { requester: toNamed(requester!), target: toNamed(target) };
     return replyStepContext({ speaker: effect.side, turn, maxTurns, ...named });
   }
-  return announceStepContext({
+  const named = {
     requester: requester && !isGone(requester) ? toNamed(requester) : undefined,
     target: toNamed(target),
-    request: exchange.request,
-    firstReply,
-    latestReply,
-  });
+  };
+  const { request } = exchange;
+  return exchange.state.kind === "spawn"
+    ? spawnAnnounceContext({ ...named, task: request, ended, answer: firstReply })
+    : announceStepContext({ ...named, request, firstReply, latestReply });
 }
 
 /** A turn's message is the other side's, the announce prompt the service's own; both go on with the chain of the send (C21). */

@@ -1,8 +1,9 @@
 import type { DeliveryOutcome } from "../domain/exchange/announce-outcome.ts";
 import { step } from "../domain/exchange/step.ts";
 import type { Tx } from "../store/database.ts";
-import { lockExchange, saveExchangeState } from "../store/exchanges.ts";
+import { lockExchange } from "../store/exchanges.ts";
 import type { App } from "./context.ts";
+import { saveExchange } from "./save-exchange.ts";
 
 /**
  * Tells an exchange how its delivery ended, in the transaction that settles the delivery; again after a redrive. The
@@ -16,5 +17,5 @@ export async function settleExchangeDelivery(
   const exchange = await lockExchange(tx, id);
   if (!exchange) return;
   const { state } = step(exchange.state, { type: "delivery_settled", outcome });
-  if (state !== exchange.state) await saveExchangeState(tx, id, state, app.clock.now());
+  if (state !== exchange.state) await saveExchange(app, tx, exchange, state);
 }

@@ -19,8 +19,8 @@ export async function lockHeirsBefore(tx: Tx, session: bigint): Promise<void> {
 
 /**
  * Tells the exchanges of a locked session that it is gone, before its runs are ended: a requester ends the loop, a target
- * the exchange. A reset leaves the answer to a person alone, whose run goes on in the old incarnation (C117). Returns what
- * to publish.
+ * the exchange. A reset leaves the answer to a person and the result of a spawned task alone: their runs go on in the old
+ * incarnation (C117), where the task is announced too. Returns what to publish.
  */
 export async function tellSessionGone(
   app: App,
@@ -32,8 +32,9 @@ export async function tellSessionGone(
   const topics: Topic[] = [];
   for (const id of await listOpenExchanges(tx, session.id)) {
     const exchange = await lockExchange(tx, id);
-    if (!exchange || (how === "superseded" && exchange.state.kind === "message")) continue;
+    if (!exchange) continue;
     const side = exchange.target === session.id ? "target" : "requester";
+    if (how === "superseded" && side === "target" && exchange.state.kind !== "send") continue;
     const gone: ExchangeEvent = { type: "session_gone", side };
     topics.push(...(await takeStep(app, tx, exchange, step(exchange.state, gone))));
   }

@@ -1,6 +1,7 @@
 import { announceSkip, replySkip } from "./exchange/sentinels.ts";
 import type { Side } from "./exchange/state.ts";
 import type { Provenance } from "./message.ts";
+import { toOneLine } from "./one-line.ts";
 import { quoteText } from "./quote-text.ts";
 
 /** A session as prompts name it. */
@@ -124,31 +125,23 @@ function sideLines(
 }
 
 /** Values come from connectors and stores: one that could start a line of its own would speak as the service. */
-function contextLine(name: string, value: string | undefined): string | undefined {
+export function contextLine(name: string, value: string | undefined): string | undefined {
   const safe = value && toOneLine(value);
   return safe ? `${name}: ${safe}` : undefined;
 }
 
 const quotedCharacters = 200;
 
-/** A value that people choose: between quotation marks that it cannot close, and cut, by code points, where it is long. */
+/** A value that people choose: between quotation marks that it cannot close. */
 function quotedLine(name: string, value: string | undefined): string | undefined {
-  const safe = value && toOneLine(value);
-  if (!safe) return undefined;
-  const characters = [...safe];
-  const cut = characters.length > quotedCharacters ? `${characters.slice(0, quotedCharacters - 1).join("")}…` : safe;
-  return `${name}: ${JSON.stringify(cut)}`;
+  const safe = value && toOneLine(value, quotedCharacters);
+  return safe ? `${name}: ${JSON.stringify(safe)}` : undefined;
 }
 
-/** Without control characters and line ends, nor marks that turn the direction of what follows. */
-function toOneLine(value: string): string {
-  return value.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]+/gu, " ").trim();
-}
-
-function quoted(name: string, text: string | undefined): string {
+export function quoted(name: string, text: string | undefined): string {
   return text?.trim() ? `${name}:\n${quoteText(text)}` : `${name}: none`;
 }
 
-function joinLines(lines: readonly (string | undefined)[]): string {
+export function joinLines(lines: readonly (string | undefined)[]): string {
   return lines.filter((line) => line !== undefined).join("\n");
 }

@@ -19,6 +19,12 @@ export function dueEnding(
   return undefined;
 }
 
+/** Whether a host is at work on a run: its lease lives, and its first beat came, or is not due yet (C145). */
+export function isHeld(run: Pick<Run, "state" | "leaseExpiresAt" | "startDeadlineAt">, now: Date): boolean {
+  if (run.state !== "running" || !run.leaseExpiresAt || run.leaseExpiresAt <= now) return false;
+  return !run.startDeadlineAt || run.startDeadlineAt > now;
+}
+
 function deadlineError(runTimeoutMs: number): RunError {
   return {
     code: "deadline",

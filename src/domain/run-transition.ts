@@ -12,7 +12,7 @@ import type { RunState } from "./run.ts";
  *   complete  the agent answered
  *   fail      the attempt failed, or its host was lost, and nothing follows
  *   cancel    somebody asked for it, or its session ended
- *   time_out  the deadline passed; a run between two attempts has one too
+ *   time_out  the deadline passed; a run between two attempts has one too, and so has one that was enqueued with it
  */
 export type RunAct =
   | "promote"
@@ -42,7 +42,7 @@ export const runTransitions: Readonly<Record<RunAct, Transition>> = {
   complete: { from: ["running"], to: "completed" },
   fail: { from: ["running"], to: "failed" },
   cancel: { from: ["waiting", "ready", "running"], to: "canceled" },
-  time_out: { from: ["ready", "running"], to: "timed_out" },
+  time_out: { from: ["waiting", "ready", "running"], to: "timed_out" },
 };
 
 /** State after an act; undefined when the act is not legal in this state, which then must not change. */

@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import { fieldInvalid } from "../domain/errors.ts";
-import type { Message, MessageBody, Role } from "../domain/message.ts";
+import { type Message, type MessageBody, messageText, type Role } from "../domain/message.ts";
 import type { Session } from "../domain/session.ts";
 import type { Db, Tx } from "./database.ts";
 import { decodeMessageBody, encodeMessageBody } from "./message-body.ts";
@@ -205,6 +205,18 @@ export async function listRunMessages(db: Db, run: bigint): Promise<Message[]> {
     where m.run = ${run}
     order by m.session, m.seq`.execute(db);
   return result.rows.map(rowToMessage);
+}
+
+/** The text of the newest tool result that a run wrote; undefined when it wrote none. */
+export async function findLatestToolOutput(db: Db, run: bigint): Promise<string | undefined> {
+  const { rows } = await latestToolResultQuery(run).execute(db);
+  return rows[0] && messageText(decodeMessageBody(rows[0].body).parts);
+}
+
+/** By seq alone: with the session before it the planner may walk the table back from its end. */
+export function latestToolResultQuery(run: bigint) {
+  return sql<Pick<MessageRow, "body">>`
+    select body from messages where run = ${run} and role = 3 order by seq desc limit 1`;
 }
 
 export async function findMessage(db: Db, messageId: string): Promise<Message | undefined> {

@@ -55,7 +55,9 @@ describe("S9.3: decideLostLease", () => {
   ] as const)(
     "started %s, wrote %s, %i lost before, redelivery %s: %s",
     (started, wroteDurably, lostLeases, redelivery, decision) => {
-      expect(decideLostLease({ started, wroteDurably, lostLeases, maxLostLeases: 3, redelivery })).toBe(decision);
+      const lost = { started, wroteDurably, lostLeases, maxLostLeases: 3, redelivery, staleAfterMs: 1000 };
+      expect(decideLostLease({ ...lost, lateMs: 1000 })).toBe(decision);
+      expect(decideLostLease({ ...lost, lateMs: 1001 })).toBe("stale");
     },
   );
 });

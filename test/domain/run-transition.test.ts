@@ -18,6 +18,6 @@ test("S9.2: which state becomes which, by which act", () => {
     "complete: - - completed - - - -",
     "fail: - - failed - - - -",
     "cancel: canceled canceled canceled - - - -",
-    "time_out: - timed_out timed_out - - - -",
+    "time_out: timed_out timed_out timed_out - - - -",
   ]);
 });

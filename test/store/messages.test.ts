@@ -1,12 +1,20 @@
 import { randomUUID } from "node:crypto";
 import fc from "fast-check";
+import { sql } from "kysely";
 import { beforeAll, expect, test } from "vitest";
 import type { MessageBody } from "../../src/domain/message.ts";
 import type { Session } from "../../src/domain/session.ts";
 import { decodeMessageBody, encodeMessageBody } from "../../src/store/message-body.ts";
-import { findMessage, listMessageTails, listRunMessages } from "../../src/store/messages.ts";
+import {
+  findLatestToolOutput,
+  findMessage,
+  latestToolResultQuery,
+  listMessageTails,
+  listRunMessages,
+} from "../../src/store/messages.ts";
 import { findSessionById } from "../../src/store/sessions.ts";
 import { type TestApp, testApp } from "../support/app.ts";
+import { explainWrite } from "../support/plans.ts";
 import { addMessages, addSession, fleet, say, send, texts } from "../support/session-tools.ts";
 
 let app: TestApp;
@@ -111,4 +119,27 @@ test("tails leave bodies beyond the read limit in the database", async () => {
   await addMessages(app, lane, [say("old"), say("x".repeat(10_000)), say("new")]);
   const tails = await listMessageTails(app.db, [lane], 3, 5_000);
   expect(tails.get(lane.id)!.map(({ placeholder }) => placeholder === true)).toEqual([true, true, false]);
+});
+
+test("C86: the latest tool output of a run is its own, and the newest", async () => {
+  const [run, other] = [(await send(app, { session: "main" })).run, (await send(app, { session: "main" })).run];
+  const result = (text: string, of: bigint) => say(text, { role: "tool_result", run: of });
+  expect(await findLatestToolOutput(app.db, run.id)).toBeUndefined();
+  await addMessages(app, session, [
+    result("first", run.id),
+    result("second", run.id),
+    say("words", { role: "assistant", run: run.id }),
+    result("another run's", other.id),
+  ]);
+  expect(await findLatestToolOutput(app.db, run.id)).toBe("second");
+});
+
+test("the latest tool output is found among the messages of its run alone", async () => {
+  const { run } = await send(app, { session: "main" });
+  const many = Array.from({ length: 3_000 }, (_, n) => say(`${n}`, { role: "tool_result" }));
+  await addMessages(app, session, [say("out", { role: "tool_result", run: run.id }), ...many]);
+  await sql`analyze messages`.execute(app.db);
+  const plan = await explainWrite(app.db, latestToolResultQuery(run.id), "messages");
+  expect(plan).toMatchObject({ sequential: false, indexes: ["messages_run"] });
+  expect(plan.touched).toBeLessThan(10);
 });

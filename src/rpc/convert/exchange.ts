@@ -35,7 +35,7 @@ export function toExchangeMessage(exchange: ExchangeView): MessageInitShape<type
 const kinds: Readonly<Record<ExchangeKind, WireKind>> = {
   send: WireKind.SEND,
   message: WireKind.MESSAGE,
-  spawn: WireKind.UNSPECIFIED,
+  spawn: WireKind.SPAWN,
 };
 
 const phases: Readonly<Record<ExchangePhase, WirePhase>> = {
