@@ -34,9 +34,15 @@ export async function chat(terminal: Terminal): Promise<void> {
   const carrying = carryDeliveries(terminal.client.channels, {
     connectorId: `terminal-${terminal.person}`,
     channels: [{ channel: CHANNEL, accountIds: [terminal.person] }],
-    post: async ({ text }) => {
-      terminal.show(`agent> ${text}`);
+    post: async ({ text, route }) => {
+      terminal.show(`agent${route?.threadId && ` #${route.threadId}`}> ${text}`);
       return undefined;
+    },
+    // A thread is a mark at the beginning of a line. A real channel opens one in the chat of the delivery's route.
+    bindThread: async ({ text }) => {
+      const threadId = randomUUID().slice(0, 4);
+      terminal.show(`service> "${text}" has a thread: begin a line with #${threadId}`);
+      return { threadId };
     },
     signal: end.signal,
   });
@@ -57,15 +63,22 @@ async function converse(terminal: Terminal): Promise<void> {
 
 interface Said {
   readonly text: string;
+  readonly threadId: string;
   /** A real provider gives each message an id; it is what makes a repeat harmless. */
   readonly providerMessageId: string;
 }
 
-async function say(terminal: Terminal, text: string): Promise<Said> {
-  const said = { text, providerMessageId: randomUUID() };
+async function say(terminal: Terminal, line: string): Promise<Said> {
+  const said = { ...toThread(line), providerMessageId: randomUUID() };
   const { outcome, detail } = await receive(terminal, said);
   if (outcome !== ReceiveOutcome.ACCEPTED) terminal.show(`service> ${detail}`);
   return said;
+}
+
+/** "#1a2b how many?" goes to the thread 1a2b. */
+function toThread(line: string): { text: string; threadId: string } {
+  const [, threadId = "", text = line] = /^#([0-9a-f]{4})\s+(.*)$/.exec(line) ?? [];
+  return { text, threadId };
 }
 
 function receive({ client, person, agentId = "" }: Terminal, said: Said) {

@@ -34,12 +34,13 @@ export function refuseForeignChannels(
 export function claimTargets(principal: Principal, channels: readonly ConnectorChannel[]): DeliveryTarget[] {
   return channels
     .filter(({ channel }) => carriesChannel(principal, channel))
-    .flatMap(({ channel, accountIds }) => {
+    .flatMap(({ channel, accountIds, abilities }) => {
+      const threads = abilities.includes("threads");
       const accounts = accountIds.length > 0 ? accountIds : accountsOf(principal);
-      if (accounts === undefined) return [{ channel }];
+      if (accounts === undefined) return [{ channel, threads }];
       return accounts
         .filter((accountId) => carriesAccount(principal, accountId))
-        .map((accountId) => ({ channel, accountId }));
+        .map((accountId) => ({ channel, accountId, threads }));
     });
 }
 

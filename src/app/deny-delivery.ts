@@ -1,6 +1,7 @@
 import type { Delivery, DeliveryError } from "../domain/delivery.ts";
 import type { Tx } from "../store/database.ts";
 import { findSessionById } from "../store/sessions.ts";
+import { isThreadWanted } from "../store/thread-bindings.ts";
 import { inTransaction } from "../store/transaction.ts";
 import type { Topic } from "../store/wakeups.ts";
 import type { App } from "./context.ts";
@@ -10,6 +11,12 @@ import { settleDelivery } from "./settle-delivery.ts";
 
 /** Why a delivery of a deleted session does not go out. */
 export const sessionDeleted: DeliveryError = { errorClass: "session_deleted", message: "The session was deleted." };
+
+/** Why no thread is opened for a spawned session that was put away while its request waited. */
+export const threadUnwanted: DeliveryError = {
+  errorClass: "denied",
+  message: "The spawned session needs no thread any more.",
+};
 
 /** Settles a delivery that was just claimed when it may not go out by now, as in denyDelivery. Returns whether it did. */
 export async function endDeniedDelivery(app: App, claimed: Delivery): Promise<boolean> {
@@ -23,17 +30,20 @@ export async function endDeniedDelivery(app: App, claimed: Delivery): Promise<bo
   return denied !== undefined;
 }
 
-/** Settles a locked, claimed delivery when the send policy denies it (S7.3) or its session is deleted; else undefined. */
+/** Settles a locked, claimed delivery when the send policy denies it (S7.3), its session is deleted or its thread is not wanted; else undefined. */
 export async function denyDelivery(app: App, tx: Tx, delivery: Delivery): Promise<Topic[] | undefined> {
   const error = await findDenial(app, tx, delivery);
   if (error === undefined) return undefined;
   return settleDelivery(app, tx, delivery, { state: "denied", error });
 }
 
-/** Why a session may not say this; undefined when it may. */
+/** Why a session may not say this, or nobody wants it any more; undefined when it may. */
 async function findDenial(app: App, db: App["db"], delivery: Delivery): Promise<DeliveryError | undefined> {
   const session = await findSessionById(db, delivery.session);
   if (session === undefined || session.state === "deleted") return sessionDeleted;
   const { action, decidedBy } = decideSend(app, session);
-  return action === "deny" ? { errorClass: "denied", message: `denied by ${decidedBy}` } : undefined;
+  if (action === "deny") return { errorClass: "denied", message: `denied by ${decidedBy}` };
+  const { kind, threadBinding } = delivery;
+  if (kind !== "bind_thread" || threadBinding === undefined) return undefined;
+  return (await isThreadWanted(db, threadBinding)) ? undefined : threadUnwanted;
 }

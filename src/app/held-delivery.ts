@@ -3,6 +3,7 @@ import { AppError } from "../domain/errors.ts";
 import type { Tx } from "../store/database.ts";
 import { findDeliveryPlace, lockDelivery, lockDeliveryExchange } from "../store/deliveries.ts";
 import { lockLanes } from "../store/delivery-lane.ts";
+import { lockSession } from "../store/sessions.ts";
 import type { App } from "./context.ts";
 
 /** A delivery and the proof of holding it. The lease token alone fences; who sends it does not matter. */
@@ -11,10 +12,14 @@ export interface HeldDeliveryRequest {
   readonly leaseToken: string;
 }
 
-/** Locks a delivery after its exchange and its lane, in the one order everywhere. Undefined when there is none. */
+/**
+ * Locks a delivery after the session it binds a thread for, its exchange and its lane, in the one order everywhere.
+ * Undefined when there is none.
+ */
 export async function lockDeliveryInLane(tx: Tx, deliveryId: string): Promise<Delivery | undefined> {
   const place = await findDeliveryPlace(tx, deliveryId);
   if (place === undefined) return undefined;
+  if (place.child !== null) await lockSession(tx, place.child);
   if (place.exchange !== null) await lockDeliveryExchange(tx, place.exchange);
   await lockLanes(tx, [place.lane]);
   return lockDelivery(tx, deliveryId);

@@ -14,10 +14,12 @@ import { type Inbound, recordInbound } from "../store/session-route.ts";
 import {
   findSessionByKey,
   insertSessionIfAbsent,
+  lockSession,
   lockSessionByKey,
   reactivateSession,
   updateSettings,
 } from "../store/sessions.ts";
+import { findBoundChild, touchThread } from "../store/thread-bindings.ts";
 import { inTransaction } from "../store/transaction.ts";
 import type { Topic } from "../store/wakeups.ts";
 import { auditAllowed, auditDenied, toAuditEvent } from "./audit.ts";
@@ -62,7 +64,8 @@ interface FirstResult {
 /**
  * Brings in a message from a chat: finds, creates or brings back the session of the chat, notes where to answer, and stores
  * message, run, exchange and the provider's id of the message in one transaction. That id is the idempotency key: a repeat
- * gets the first result, whatever it says. The run's reply goes out to the same chat. An owner's `/send` command is obeyed
+ * gets the first result, whatever it says. The run's reply goes out to the same chat. A thread bound to a spawned session
+ * leads there, whatever agent the message names (S6.9). An owner's `/send` command is obeyed
  * instead (S7.2). When the send policy denies the session, nothing is stored but a denial in the audit log (S7.3). Fails with channel_not_served,
  * agent_unknown, queue_full, and field_invalid for a chat whose id is no part of a session key.
  */
@@ -70,10 +73,9 @@ export async function receiveMessage(app: App, message: ReceivedMessage): Promis
   const { channel, accountId = "" } = message;
   refuseForeignChannels(message.principal, [{ channel, accountIds: [accountId] }]);
   if (!message.text.isWellFormed()) throw fieldInvalid("text", "must be well-formed Unicode");
-  const key = keyOf(app, message);
   const known = await findReceived(app.db, identityOf(message));
   if (known !== undefined) return repeat(app, known);
-  const { received, topics } = await inTransaction(app.db, (tx) => receive(app, tx, message, key));
+  const { received, topics } = await inTransaction(app.db, (tx) => receive(app, tx, message));
   app.wakeups.publish(topics);
   if (received?.outcome === "denied") await auditDenial(app, message.principal, received);
   return received ?? repeat(app, (await findReceived(app.db, identityOf(message)))!);
@@ -93,27 +95,50 @@ interface Receipt {
   readonly topics: readonly Topic[];
 }
 
-async function receive(app: App, tx: Tx, message: ReceivedMessage, key: SessionKey): Promise<Receipt> {
-  const found = await lockSessionByKey(tx, key.key);
+/** Whom a message is for: a session that is there, locked, or one that its key will name. */
+type Addressee =
+  | { readonly found: Session; readonly inThread: boolean; readonly key?: never }
+  | { readonly found?: never; readonly key: SessionKey };
+
+async function receive(app: App, tx: Tx, message: ReceivedMessage): Promise<Receipt> {
+  const to = await findAddressee(app, tx, message);
   if ((await findReceived(tx, identityOf(message))) !== undefined) return { topics: [] };
   const { channel, senderId, text } = message;
   const command = findSendCommand(app, { role: "sender", channel, senderId }, text);
-  const decision = decideSend(app, found ? { ...found, lastChannel: channel } : toPolicySession(message, key));
+  const decision = decideSend(app, to.found ? { ...to.found, lastChannel: channel } : toPolicySession(message, to.key));
+  const sessionKey = to.found ? to.found.sessionKey : to.key.key;
   if (command === undefined && decision.action === "deny")
-    return { received: toDenied(key, decision.decidedBy), topics: [] };
-  const session = found ?? (await createSession(app, tx, key));
-  return command === undefined
-    ? accept(app, tx, message, session)
-    : { topics: [], ...(await obey(app, tx, message, session, command)) };
+    return { received: toDenied(sessionKey, decision.decidedBy), topics: [] };
+  const session = to.found ?? (await createSession(app, tx, to.key));
+  if (command !== undefined) return { topics: [], ...(await obey(app, tx, message, session, command)) };
+  return accept(app, tx, message, session, to.found && to.inThread ? { route: routeOf(message) } : toInbound(message));
 }
 
-async function accept(app: App, tx: Tx, message: ReceivedMessage, found: Session): Promise<Receipt> {
+async function findAddressee(app: App, tx: Tx, message: ReceivedMessage): Promise<Addressee> {
+  const bound = await lockBoundChild(app, tx, routeOf(message));
+  if (bound !== undefined) return { found: bound, inThread: true };
+  const key = keyOf(app, message);
+  const found = await lockSessionByKey(tx, key.key);
+  return found ? { found, inThread: false } : { key };
+}
+
+/** Looks again once the session is locked: its thread may have ended while this transaction waited. */
+async function lockBoundChild(app: App, tx: Tx, route: DeliveryRoute): Promise<Session | undefined> {
+  if (route.threadId === undefined) return undefined;
+  const child = await findBoundChild(tx, route);
+  if (child === undefined) return undefined;
+  const session = await lockSession(tx, child);
+  if ((await findBoundChild(tx, route)) !== child) return undefined;
+  await touchThread(tx, route, app.clock.now());
+  return session;
+}
+
+async function accept(app: App, tx: Tx, message: ReceivedMessage, found: Session, inbound: Inbound): Promise<Receipt> {
   const now = app.clock.now();
   const runId = app.ids.uuid();
   const result: FirstResult = { outcome: "accepted", sessionKey: found.sessionKey, runId, detail: "" };
   if (!(await insertReceived(tx, identityOf(message), JSON.stringify(result), now))) return { topics: [] };
   if (found.state === "archived") await reactivateSession(tx, found.id, now);
-  const inbound = toInbound(message);
   const session = await recordInbound(tx, found, inbound, now);
   const { text, channel, principal } = message;
   const run = {
@@ -195,8 +220,8 @@ function identityOf({ channel, accountId = "", chatId, providerMessageId }: Rece
   return { channel, accountId, chatId, providerMessageId };
 }
 
-function toDenied({ key }: SessionKey, decidedBy: string): Received {
-  return { outcome: "denied", sessionKey: key, deduplicated: false, detail: `denied by ${decidedBy}` };
+function toDenied(sessionKey: string, decidedBy: string): Received {
+  return { outcome: "denied", sessionKey, deduplicated: false, detail: `denied by ${decidedBy}` };
 }
 
 function toPolicySession({ channel }: ReceivedMessage, key: SessionKey) {
@@ -204,17 +229,20 @@ function toPolicySession({ channel }: ReceivedMessage, key: SessionKey) {
   return { sessionKey: key.key, kind, chatType, lastChannel: channel, ...(key.channel && { channel: key.channel }) };
 }
 
-/** The sender names a direct chat; in the agent's main session several people may speak. */
-function toInbound(message: ReceivedMessage): Inbound {
-  const { channel, chatId, accountId, threadId, chatType, senderName, subject } = message;
-  const route: DeliveryRoute = {
+function routeOf({ channel, chatId, accountId, threadId }: ReceivedMessage): DeliveryRoute {
+  return {
     channel,
     to: chatId,
     ...(accountId !== undefined && { accountId }),
     ...(threadId !== undefined && { threadId }),
   };
+}
+
+/** The sender names a direct chat; in the agent's main session several people may speak. */
+function toInbound(message: ReceivedMessage): Inbound {
+  const { chatType, senderName, subject } = message;
   return {
-    route,
+    route: routeOf(message),
     ...(subject !== undefined && { subject }),
     ...(chatType === "direct" && senderName !== undefined && { displayName: senderName }),
   };

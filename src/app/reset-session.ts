@@ -10,6 +10,7 @@ import { viewSession } from "./get-session.ts";
 import { replayed } from "./replay.ts";
 import { getSession, lockCurrentSession } from "./resolve-session.ts";
 import { lockHeirsBefore, tellSessionGone } from "./tell-session-gone.ts";
+import { endThread } from "./thread-binding.ts";
 
 export interface ResetSessionInput {
   readonly principal: Principal;
@@ -27,7 +28,7 @@ export interface ResetSessionResult {
 /**
  * Starts a session anew under its key: new identity, empty transcript, unknown counters; settings, names, route and
  * its place in the spawn tree stay, with all that was spawned from it (C101). Runs accepted before stay with the old
- * incarnation and end there (C117); its part in exchanges between sessions ends. Fails as the guard in
+ * incarnation and end there (C117); its part in exchanges between sessions ends, and so does a thread bound to it. Fails as the guard in
  * resolve-session.ts does, and with session_superseded for an incarnation that was reset before.
  */
 export async function resetSession(app: App, input: ResetSessionInput): Promise<ResetSessionResult> {
@@ -41,7 +42,8 @@ export async function resetSession(app: App, input: ResetSessionInput): Promise<
       await lockHeirsBefore(tx, named.id);
       const old = await lockCurrentSession(app, tx, principal, session, "session");
       topics.push(...(await tellSessionGone(app, tx, old, "superseded")));
-      const renewed = await renewSession(app, tx, old);
+      topics.push(...(await endThread(app, tx, old.id, "ended")));
+      const renewed = await renewSession(app, tx, old.id);
       await auditAllowed(app, tx, request, { session: old });
       return { sessionId: renewed.sessionId, previousSessionId: old.sessionId };
     });
@@ -56,8 +58,8 @@ export async function resetSession(app: App, input: ResetSessionInput): Promise<
   return reset;
 }
 
-async function renewSession(app: App, tx: Tx, old: Session): Promise<Session> {
-  await supersedeSession(tx, old.id);
+async function renewSession(app: App, tx: Tx, id: bigint): Promise<Session> {
+  const old = await supersedeSession(tx, id);
   return insertSession(tx, { ...keptOnReset(old), succeeds: old, sessionId: app.ids.uuid() }, app.clock.now());
 }
 

@@ -5,11 +5,12 @@ import { promoteDelivery } from "../store/delivery-lane.ts";
 import { type DeliveryEnding, writeDeliveryEnd } from "../store/delivery-leases.ts";
 import type { Topic } from "../store/wakeups.ts";
 import type { App } from "./context.ts";
+import { noteThreadDelivery } from "./note-thread-delivery.ts";
 import { settleExchangeDelivery } from "./settle-exchange-delivery.ts";
 
 /**
  * Settles a delivery; the one place that does. In the caller's transaction, which has locked exchange, lane and
- * delivery: writes the end of delivery and attempt, makes the next delivery of the lane ready and tells the exchange.
+ * delivery: writes the end of delivery and attempt, makes the next delivery of the lane ready and tells exchange and thread.
  * Returns what to publish after the commit.
  */
 export async function settleDelivery(app: App, tx: Tx, delivery: Delivery, ending: DeliveryEnding): Promise<Topic[]> {
@@ -20,6 +21,7 @@ export async function settleDelivery(app: App, tx: Tx, delivery: Delivery, endin
   const channel = await promoteDelivery(tx, delivery.lane);
   const { exchange } = delivery;
   if (exchange !== undefined) await settleExchangeDelivery(app, tx, { exchange, outcome: outcomes[ending.state] });
+  await noteThreadDelivery(app, tx, delivery, ending);
   return channel === undefined ? [] : [`channel:${channel}`];
 }
 

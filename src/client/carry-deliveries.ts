@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Client, Code, ConnectError } from "@connectrpc/connect";
 import type { ChannelService, ClaimedDelivery } from "#gen/agentsessions/v1/channel_service_pb.js";
-import type { Delivery } from "#gen/agentsessions/v1/delivery_pb.js";
+import { type Delivery, Delivery_Kind } from "#gen/agentsessions/v1/delivery_pb.js";
 import { type Backoff, backoffMs, pause } from "./backoff.ts";
 import { reasonOf } from "./errors.ts";
 
@@ -12,19 +12,34 @@ export interface CarryOptions {
     readonly channel: string;
     /** Accounts of yours on it; default any. */
     readonly accountIds?: readonly string[];
+    /** Default: "threads" with `bindThread`, else none. */
     readonly abilities?: readonly string[];
   }[];
   /**
-   * Posts a text to its chat; returns the provider's id of the message when there is one. Throw NotPosted when it certainly
+   * Posts a text to its chat, also the notice that a thread has ended (KIND_UNBIND_THREAD: close it, too); returns the provider's id of the message when there is one. Throw NotPosted when it certainly
    * did not arrive. Any other error leaves the delivery UNKNOWN: it is not sent again by itself, since it may have arrived.
    */
   readonly post: (delivery: Delivery) => Promise<string | undefined>;
+  /**
+   * Opens a thread titled `text` in the chat of the route, for a spawned session; what is said in it must come in under the
+   * thread and chat returned. Throws as `post` does. Without it this connector is never asked for threads.
+   */
+  readonly bindThread?: (delivery: Delivery) => Promise<OpenedThread>;
   /** Deliveries carried at once, each to another chat; default 10, at most 100. */
   readonly maxDeliveries?: number;
   /** Ends the work; deliveries under way are finished first. */
   readonly signal: AbortSignal;
   /** Hears of cuts, and of what could not be told to the service. Default: nobody does. */
   readonly onError?: (error: unknown) => void;
+}
+
+export interface OpenedThread {
+  /** `thread_id` of ReceiveMessage. */
+  readonly threadId: string;
+  /** `chat_id` of ReceiveMessage; default the chat of the route. */
+  readonly chatId?: string;
+  /** Provider's id of a message it posted with it. */
+  readonly providerMessageId?: string;
 }
 
 /** A text that certainly did not arrive in its chat. */
@@ -91,8 +106,9 @@ function isRefusal(error: unknown): boolean {
 const waitTimeout = { seconds: BigInt(CLAIM_WAIT_SECONDS) };
 
 async function register(channels: Client<typeof ChannelService>, options: CarryOptions): Promise<void> {
-  const { connectorId, signal } = options;
-  const carried = options.channels.map(({ channel, accountIds = [], abilities = [] }) => ({
+  const { connectorId, signal, bindThread } = options;
+  const able = bindThread ? ["threads"] : [];
+  const carried = options.channels.map(({ channel, accountIds = [], abilities = able }) => ({
     channel,
     accountIds: [...accountIds],
     abilities: [...abilities],
@@ -116,18 +132,30 @@ async function carry(
 
 async function postAndTell(
   channels: Client<typeof ChannelService>,
-  { post }: CarryOptions,
+  options: CarryOptions,
   delivery: Delivery,
   held: { deliveryId: string; leaseToken: string },
 ): Promise<void> {
-  let providerMessageId: string;
+  let done: Done;
   try {
-    providerMessageId = (await post(delivery)) ?? "";
+    done = await carryOut(options, delivery);
   } catch (error) {
     await tellFailure(channels, held, error);
     return;
   }
-  await channels.ackDelivery({ ...held, providerMessageId });
+  await channels.ackDelivery({ ...held, ...done });
+}
+
+interface Done {
+  readonly providerMessageId: string;
+  readonly boundThread?: { readonly threadId: string; readonly chatId: string };
+}
+
+async function carryOut({ post, bindThread }: CarryOptions, delivery: Delivery): Promise<Done> {
+  if (delivery.kind !== Delivery_Kind.BIND_THREAD) return { providerMessageId: (await post(delivery)) ?? "" };
+  if (bindThread === undefined) throw new NotPosted("this connector opens no threads", { retryable: false });
+  const { threadId, chatId = "", providerMessageId = "" } = await bindThread(delivery);
+  return { providerMessageId, boundThread: { threadId, chatId } };
 }
 
 async function tellFailure(

@@ -66,7 +66,10 @@ export function transitionDelivery(state: DeliveryState, act: DeliveryAct): Deli
   return transition.from.includes(state) ? transition.to : undefined;
 }
 
-/** announce: of an exchange between sessions (S5.8). reply: to a message that came in from the chat. */
+/**
+ * announce: of an exchange between sessions (S5.8). reply: to a message that came in from the chat. bind_thread,
+ * unbind_thread: a spawned session gets a thread, or loses it (S6.9).
+ */
 export type DeliveryKind = "announce" | "reply" | "bind_thread" | "unbind_thread";
 
 /** A delivery as stored. Absent means unknown or unset. */
@@ -84,6 +87,8 @@ export interface Delivery {
   readonly sessionDeleted?: true;
   readonly exchange?: bigint;
   readonly exchangeId?: string;
+  /** Internal id of the binding it is about. */
+  readonly threadBinding?: bigint;
   readonly route: DeliveryRoute;
   readonly lane: string;
   readonly text: string;

@@ -100,8 +100,16 @@ function toHeld({ deliveryId, leaseToken }: { deliveryId: string; leaseToken: st
 }
 
 function toAck(request: AckDeliveryRequest) {
-  const { providerMessageId } = request;
-  return { ...toHeld(request), ...(providerMessageId && { providerMessageId }) };
+  const { providerMessageId, boundThread } = request;
+  return {
+    ...toHeld(request),
+    ...(providerMessageId && { providerMessageId }),
+    ...(boundThread && { boundThread: toBoundThread(boundThread) }),
+  };
+}
+
+function toBoundThread({ threadId, chatId }: { threadId: string; chatId: string }) {
+  return { threadId, ...(chatId && { chatId }) };
 }
 
 function toNack(request: NackDeliveryRequest) {

@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import type { DeliveryRoute } from "../domain/session.ts";
 import type { Db } from "./database.ts";
 
 /** A channel a connector carries. */
@@ -34,15 +35,35 @@ export async function findConnector(db: Db, connectorId: string): Promise<Connec
     .select(["channels", "accounts", "abilities"])
     .where("connector_id", "=", connectorId)
     .executeTakeFirst();
-  if (row === undefined) return undefined;
+  return row && { connectorId, channels: toChannels(row) };
+}
+
+/** Whether a connector that was heard of lately carries a route and has an ability there. */
+export async function hasLiveConnector(
+  db: Db,
+  { route, ability, heardSince }: { route: DeliveryRoute; ability: string; heardSince: Date },
+): Promise<boolean> {
+  const { channel, accountId = "" } = route;
+  const rows = await db
+    .selectFrom("connectors")
+    .select(["channels", "accounts", "abilities"])
+    .where(sql<boolean>`${channel} = any(channels)`)
+    .where("last_seen_at", ">=", heardSince)
+    .execute();
+  return rows
+    .flatMap(toChannels)
+    .filter((carried) => carried.channel === channel && carried.abilities.includes(ability))
+    .some(({ accountIds }) => accountIds.length === 0 || accountIds.includes(accountId));
+}
+
+function toChannels(row: { channels: string[]; accounts: string; abilities: string }): ConnectorChannel[] {
   const accounts = JSON.parse(row.accounts) as Record<string, string[]>;
   const abilities = JSON.parse(row.abilities) as Record<string, string[]>;
-  const channels = row.channels.map((channel) => ({
+  return row.channels.map((channel) => ({
     channel,
     accountIds: accounts[channel] ?? [],
     abilities: abilities[channel] ?? [],
   }));
-  return { connectorId, channels };
 }
 
 /** Notes that a connector is alive; written at most every few seconds. */

@@ -8,6 +8,7 @@ import { laneOf } from "./delivery-lane.ts";
 const states: readonly DeliveryState[] = ["waiting", "ready", "claimed", "delivered", "dead", "unknown", "denied"];
 /** Positions are the stored codes, counted from 1. */
 const kinds: readonly DeliveryKind[] = ["announce", "reply", "bind_thread", "unbind_thread"];
+const bindKind = kinds.indexOf("bind_thread") + 1;
 
 /** State code of a session's tombstone. */
 const deletedSession = 4;
@@ -21,10 +22,15 @@ export interface NewDelivery {
   readonly deliveryId: string;
   /** What is delivered once, however often it is asked for. */
   readonly effectKey: string;
-  readonly exchange: bigint;
+  /** Absent for one about a thread. */
+  readonly exchange?: bigint;
+  /** Internal id of the binding it is about. */
+  readonly threadBinding?: bigint;
   readonly session: bigint;
   readonly kind: DeliveryKind;
   readonly route: DeliveryRoute;
+  /** Absent = that of the route. */
+  readonly lane?: string;
   readonly text: string;
 }
 
@@ -34,15 +40,15 @@ export interface NewDelivery {
  */
 export async function insertDelivery(tx: Tx, delivery: NewDelivery, now: Date): Promise<DeliveryState | undefined> {
   const { route } = delivery;
-  const lane = laneOf(route);
+  const lane = delivery.lane ?? laneOf(route);
   const { rows } = await sql<{ state: number }>`
     insert into deliveries (delivery_id, effect_key, exchange, session, kind, channel, to_address, account_id, thread_id, lane,
-      state, next_at, text, created_at)
-    values (${delivery.deliveryId}, ${delivery.effectKey}, ${delivery.exchange}, ${delivery.session},
+      state, next_at, text, created_at, thread_binding)
+    values (${delivery.deliveryId}, ${delivery.effectKey}, ${delivery.exchange ?? null}, ${delivery.session},
       ${kinds.indexOf(delivery.kind) + 1}, ${route.channel}, ${route.to ?? null}, ${route.accountId ?? null},
       ${route.threadId ?? null}, ${lane},
       case when exists (select from deliveries where lane = ${lane} and state in (1, 2)) then 0 else 1 end,
-      ${now}, ${delivery.text}, ${now})
+      ${now}, ${delivery.text}, ${now}, ${delivery.threadBinding ?? null})
     on conflict (effect_key) do nothing
     returning state`.execute(tx);
   return rows[0] && states[rows[0].state];
@@ -69,21 +75,32 @@ export async function findDelivery(db: Db, deliveryId: string): Promise<Delivery
   return row && rowToDelivery(row);
 }
 
+export async function findDeliveryId(db: Db, effectKey: string): Promise<string | undefined> {
+  const query = db.selectFrom("deliveries").select("delivery_id").where("effect_key", "=", effectKey);
+  return (await query.executeTakeFirst())?.delivery_id;
+}
+
 /** The delivery, locked until the transaction ends. Whoever goes on to settle it has locked its lane before. */
 export async function lockDelivery(tx: Tx, deliveryId: string): Promise<Delivery | undefined> {
   const row = await selectDeliveries(tx).where("d.delivery_id", "=", deliveryId).forNoKeyUpdate("d").executeTakeFirst();
   return row && rowToDelivery(row);
 }
 
-/** Where a delivery stands in the order of locks; neither ever changes, but for an exchange that is pruned. */
-export async function findDeliveryPlace(
-  db: Db,
-  deliveryId: string,
-): Promise<{ readonly lane: string; readonly exchange: bigint | null } | undefined> {
+/** Where a delivery stands in the order of locks. */
+export interface DeliveryPlace {
+  readonly lane: string;
+  readonly exchange: bigint | null;
+  /** The session that gets the thread it asks for. */
+  readonly child: bigint | null;
+}
+
+/** None of it ever changes, but for an exchange that is pruned. */
+export async function findDeliveryPlace(db: Db, deliveryId: string): Promise<DeliveryPlace | undefined> {
   return db
-    .selectFrom("deliveries")
-    .select(["lane", "exchange"])
-    .where("delivery_id", "=", deliveryId)
+    .selectFrom("deliveries as d")
+    .leftJoin("thread_bindings as b", (join) => join.onRef("b.id", "=", "d.thread_binding").on("d.kind", "=", bindKind))
+    .select(["d.lane", "d.exchange", "b.child"])
+    .where("d.delivery_id", "=", deliveryId)
     .executeTakeFirst();
 }
 
@@ -174,6 +191,7 @@ export function rowToDelivery(row: DeliveryRow): Delivery {
     ...(row.session_state === deletedSession && { sessionDeleted: true as const }),
     ...present({
       exchange: row.exchange,
+      threadBinding: row.thread_binding,
       exchangeId: row.exchange_uuid,
       leaseToken: row.lease_token,
       leaseExpiresAt: row.lease_expires_at,

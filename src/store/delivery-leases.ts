@@ -15,6 +15,8 @@ export interface DeliveryTarget {
   readonly channel: string;
   /** Absent = any account, the default one included. */
   readonly accountId?: string;
+  /** Whether it can open threads; default no. Others never get a request to bind one (S6.9). */
+  readonly threads?: boolean;
 }
 
 export interface DeliveryClaim {
@@ -50,18 +52,21 @@ export function claimDeliveriesStatement(claim: DeliveryClaim, now: Date) {
   const leaseExpiresAt = new Date(now.getTime() + claim.leaseMs);
   return sql<{ id: bigint }>`
     with candidates as materialized (
-      select head.id, head.next_at from unnest(${whole.map((target) => target.channel)}::text[]) as target (channel)
+      select head.id, head.next_at from unnest(${whole.map((target) => target.channel)}::text[], ${whole.map(opensThreads)}::bool[])
+        as target (channel, threads)
       cross join lateral (
         select id, next_at from deliveries where state = 1 and channel = target.channel and next_at <= ${now}::timestamptz
+          and (kind <> 3 or target.threads)
         order by next_at, id limit ${looked}
       ) head
       union all
       select head.id, head.next_at
-      from unnest(${single.map((target) => target.channel)}::text[], ${single.map((target) => target.accountId!)}::text[])
-        as target (channel, account_id)
+      from unnest(${single.map((target) => target.channel)}::text[], ${single.map((target) => target.accountId!)}::text[],
+        ${single.map(opensThreads)}::bool[]) as target (channel, account_id, threads)
       cross join lateral (
         select id, next_at from deliveries
         where state = 1 and channel = target.channel and account_id = target.account_id and next_at <= ${now}::timestamptz
+          and (kind <> 3 or target.threads)
         order by next_at, id limit ${looked}
       ) head
     ), picked as materialized (
@@ -81,6 +86,10 @@ export function claimDeliveriesStatement(claim: DeliveryClaim, now: Date) {
       select id, attempt, ${connectorId}, ${now}::timestamptz from claimed
     )
     select id from claimed order by n`;
+}
+
+function opensThreads({ threads = false }: DeliveryTarget): boolean {
+  return threads;
 }
 
 /**

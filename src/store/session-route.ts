@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import type { DeliveryRoute, Session } from "../domain/session.ts";
 import type { Tx } from "./database.ts";
 import { rowToSession } from "./session-row.ts";
@@ -33,4 +34,17 @@ export async function recordInbound(tx: Tx, session: Session, inbound: Inbound, 
     .returningAll()
     .executeTakeFirstOrThrow();
   return rowToSession(row);
+}
+
+/** Takes a route off a locked session, if it still has this one. */
+export async function forgetRoute(tx: Tx, session: bigint, route: DeliveryRoute): Promise<void> {
+  await tx
+    .updateTable("sessions")
+    .set({ route_channel: null, route_to: null, route_account_id: null, route_thread_id: null })
+    .where("id", "=", session)
+    .where("route_channel", "=", route.channel)
+    .where(sql<boolean>`route_to is not distinct from ${route.to ?? null}`)
+    .where(sql<boolean>`route_account_id is not distinct from ${route.accountId ?? null}`)
+    .where(sql<boolean>`route_thread_id is not distinct from ${route.threadId ?? null}`)
+    .execute();
 }

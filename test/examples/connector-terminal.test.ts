@@ -33,7 +33,6 @@ test("two people at two terminals each get their own answers; silence stays sile
     agents: { main: async ({ text }) => (text === "hush" ? "NO_REPLY" : `re: ${text}`) },
   });
   await host.start();
-  closeAfterFile(() => host.stop());
   const at = async (person: string, ...typed: string[]) => {
     const client = createAgentSessions({ baseUrl: server.url });
     const shown: string[] = [];
@@ -47,4 +46,39 @@ test("two people at two terminals each get their own answers; silence stays sile
   const [bob, eve] = await Promise.all([at("bob", "one", "hush", "two"), at("eve", "three")]);
   expect(bob).toEqual(["agent> re: one", "agent> re: two"]);
   expect(eve).toEqual(["agent> re: three"]);
+  await host.stop();
+});
+
+test("S6.9: a sub-agent gets a thread of the terminal, and is talked to there", async () => {
+  const client = createAgentSessions({ baseUrl: server.url });
+  const shown: string[] = [];
+  const named = Promise.withResolvers<string>();
+  const show = (line: string) => {
+    shown.push(line);
+    const thread = /begin a line with #(\w+)/.exec(line)?.[1];
+    if (thread !== undefined) named.resolve(thread);
+  };
+  const host = createAgentHost({
+    baseUrl: server.url,
+    hostId: "spawner",
+    agents: {
+      main: async ({ text, sessions }) => {
+        if (text !== "count the boats") return text === "how many?" ? "seven" : "ANNOUNCE_SKIP";
+        await sessions.spawnSession({ task: "look at the harbour", label: "boats", thread: true });
+        return "somebody counts";
+      },
+    },
+  });
+  await host.start();
+  closeAfterFile(() => host.stop());
+  async function* lines() {
+    yield "count the boats";
+    yield `#${await named.promise} how many?`;
+  }
+  await chat({ client, person: "tess", lines: lines(), show });
+  const thread = await named.promise;
+  expect(shown).toContain("agent> somebody counts");
+  expect(shown).toContain(`service> "boats" has a thread: begin a line with #${thread}`);
+  expect(shown.at(-1)).toBe(`agent #${thread}> seven`);
+  client.close();
 });

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { ackDelivery } from "../../src/app/ack-delivery.ts";
 import { beginDelivery } from "../../src/app/begin-delivery.ts";
+import type { BoundThread } from "../../src/app/bind-thread.ts";
 import { claimDeliveries, type DeliveryClaimRequest } from "../../src/app/claim-deliveries.ts";
 import type { App } from "../../src/app/context.ts";
 import { enqueueDelivery } from "../../src/app/enqueue-delivery.ts";
@@ -105,12 +106,14 @@ export class TestConnector {
     this.connectorId = connectorId;
   }
 
-  async register(...channels: (string | { channel: string; accountIds: string[] })[]): Promise<this> {
-    const carried = channels.map((each) => (typeof each === "string" ? { channel: each, accountIds: [] } : each));
+  async register(
+    ...channels: (string | { channel: string; accountIds?: string[]; abilities?: string[] })[]
+  ): Promise<this> {
+    const carried = channels.map((each) => (typeof each === "string" ? { channel: each } : each));
     const { app, connectorId, principal } = this;
     await registerConnector(app, principal, randomUUID(), {
       connectorId,
-      channels: carried.map((each) => ({ ...each, abilities: [] })),
+      channels: carried.map((each) => ({ accountIds: [], abilities: [], ...each })),
     });
     return this;
   }
@@ -133,6 +136,11 @@ export class TestConnector {
 
   ack(held: Delivery, providerMessageId?: string) {
     return ackDelivery(this.app, { ...leaseOf(held), ...(providerMessageId && { providerMessageId }) });
+  }
+
+  /** Says which thread it opened. */
+  bind(held: Delivery, boundThread: BoundThread) {
+    return ackDelivery(this.app, { ...leaseOf(held), boundThread });
   }
 
   nack(held: Delivery, fields: { message?: string; retryAfterMs?: number; mayHaveArrived?: boolean } = {}) {
