@@ -19,7 +19,7 @@ export function listLateRuns(app: App): Promise<string[]> {
 
 /**
  * Takes runs back from hosts that stopped beating, or never began (S9.3): requeued, or failed, as domain/lost-lease.ts
- * decides; a run whose end was due ends that way. Only leases that have run out are touched (C156). The caller answers
+ * decides (after a long silence they are stale, C76); a run whose end was due ends that way. Only leases that have run out are touched (C156). The caller answers
  * for this process having been healthy for a lease's time, so that hosts had the chance to beat. `late` are the runs
  * to look at, by default all that are late. Returns how many it took.
  */
@@ -30,25 +30,35 @@ export async function expireLeases(app: App, late?: readonly string[]): Promise<
 }
 
 function isLate(run: Run, now: Date): boolean {
-  if (!run.leaseExpiresAt) return false;
-  return run.leaseExpiresAt <= now || (run.startDeadlineAt !== undefined && run.startDeadlineAt <= now);
+  return run.leaseExpiresAt !== undefined && lateMs(run, now) >= 0;
+}
+
+/** Time since the lease, or the deadline to start, ran out. */
+function lateMs({ leaseExpiresAt, startDeadlineAt }: Run, now: Date): number {
+  const due = [leaseExpiresAt, startDeadlineAt].flatMap((at) => at?.getTime() ?? []);
+  return now.getTime() - Math.min(...due);
 }
 
 async function takeBack(app: App, tx: Tx, { session, run }: LockedRun): Promise<Topic[]> {
   app.log.warn({ runId: run.runId, hostId: run.hostId, attempt: run.attempt }, "a host lost its lease");
   const error = hostLost(run);
-  const due = dueEnding(run, app.clock.now());
+  const now = app.clock.now();
+  const due = dueEnding(run, now);
   if (due) return endRun(app, tx, { session, run, ending: { ...due, leaseLost: true } });
-  const { maxLostLeases, redelivery } = app.config.runs;
+  const { maxLostLeases, redelivery, staleAfterMinutes } = app.config.runs;
   const decision = decideLostLease({
     started: run.startDeadlineAt === undefined,
     wroteDurably: run.lastClientSequence > 0,
     lostLeases: run.lostLeases,
     maxLostLeases,
     redelivery,
+    lateMs: lateMs(run, now),
+    staleAfterMs: staleAfterMinutes * 60_000,
   });
-  if (decision === "fail")
-    return endRun(app, tx, { session, run, ending: { state: "failed", error, leaseLost: true } });
+  if (decision === "fail" || decision === "stale") {
+    const final = decision === "stale" ? stale(run, staleAfterMinutes) : error;
+    return endRun(app, tx, { session, run, ending: { state: "failed", error: final, leaseLost: true } });
+  }
   await requeueLost(app, tx, run, decision === "requeue" ? error : undefined);
   return [`run:${run.runId}`, `agent:${run.agentId}`, `host:${run.hostId ?? ""}`];
 }
@@ -68,4 +78,10 @@ async function requeueLost(app: App, tx: Tx, run: Run, error: RunError | undefin
 
 function hostLost(run: Run): RunError {
   return { code: "host_lost", message: `The host ${run.hostId ?? ""} stopped beating.`, retryable: true };
+}
+
+function stale(run: Run, minutes: number): RunError {
+  const silence = `more than ${minutes} minutes ago (runs.staleAfterMinutes)`;
+  const message = `The host ${run.hostId ?? ""} stopped beating ${silence}: the run is stale and is not resumed.`;
+  return { code: "host_lost", message, retryable: false };
 }

@@ -10,6 +10,7 @@ import type { App } from "./context.ts";
 import { getSession } from "./resolve-session.ts";
 import { visibilityRules } from "./scope.ts";
 import { sendSubjectOf } from "./send-policy.ts";
+import { explainTool } from "./tool-policy.ts";
 
 export interface ExplainAccessInput {
   /** Key or session id of the session that would call. */
@@ -20,7 +21,7 @@ export interface ExplainAccessInput {
 }
 
 /**
- * Says what a session may do to another one, rule by rule, with the setting that decides. Changes nothing and asks the
+ * Says what a session may do to another one, rule by rule, its tools first, with the setting that decides. Changes nothing and asks the
  * rules of this process's configuration. Fails with session_not_found or field_invalid for either session.
  */
 export async function explainAccess(
@@ -31,7 +32,7 @@ export async function explainAccess(
   const calling = await getSession(app, app.db, principal, requester, { verb: "read", field: "requester" });
   const called = await getSession(app, app.db, principal, target, { verb: "read", field: "target" });
   const { addressId, rootId, agentId } = calling;
-  const rules = askRules({
+  const ofTarget = askRules({
     rules: visibilityRules(app.config),
     sendPolicy: app.config.session.sendPolicy,
     requester: { addressId, rootId, agentId },
@@ -39,5 +40,6 @@ export async function explainAccess(
     verb,
     target: { ...called, ...sendSubjectOf(app, called) },
   });
+  const rules = [explainTool(app, calling, verb), ...ofTarget];
   return { allowed: isAllowed(rules), rules };
 }

@@ -3,12 +3,12 @@ import type { Principal } from "../domain/principal.ts";
 import type { Run, RunView } from "../domain/run.ts";
 import { isInScope } from "../domain/visibility.ts";
 import type { Db } from "../store/database.ts";
-import { findRunAndTarget, type RunTarget } from "../store/run-reads.ts";
+import { findRunAndTarget, listRunsAndTargets, type RunTarget } from "../store/run-reads.ts";
 import { findRun } from "../store/runs.ts";
 import type { App } from "./context.ts";
 import { refuseHidden, scopeFor, type Verb } from "./denial.ts";
 import { redactRunFor } from "./redact-for.ts";
-import { viewRun } from "./run-view.ts";
+import { viewRun, viewRuns } from "./run-view.ts";
 
 /** One run as it is now, also after its session was archived or deleted (C166). Fails as the guard, getStoredRun, does. */
 export async function getRun(app: App, principal: Principal, runId: string): Promise<RunView> {
@@ -26,7 +26,26 @@ export async function getStoredRun(
   runId: string,
   { verb = "read", db = app.db }: { verb?: Verb; db?: Db } = {},
 ): Promise<Run> {
-  const found = await findRunAndTarget(db, runId);
+  return reachable(app, principal, verb, runId, await findRunAndTarget(db, runId));
+}
+
+/** Several runs by the same guard, in the order asked for; refused as the first of them that is not there or hidden. */
+export async function getStoredRuns(
+  app: Pick<App, "db" | "config">,
+  principal: Principal,
+  runIds: readonly string[],
+): Promise<readonly Run[]> {
+  const found = await listRunsAndTargets(app.db, runIds);
+  return runIds.map((runId) => reachable(app, principal, "read", runId, found.get(runId)));
+}
+
+function reachable(
+  app: Pick<App, "config">,
+  principal: Principal,
+  verb: Verb,
+  runId: string,
+  found: RunTarget | undefined,
+): Run {
   if (found === undefined || !mayReach(app, principal, verb, found)) {
     throw refuseHidden(app, principal, verb, { kind: "run_not_found", runId });
   }
@@ -38,6 +57,17 @@ export async function readRun(app: Pick<App, "db" | "clock">, runId: string): Pr
   const run = await findRun(app.db, runId);
   if (!run) throw new AppError({ kind: "run_not_found", runId });
   return viewRun(app, app.db, run);
+}
+
+/** Several runs by the same rule, in the order asked for; one statement besides that for queues. */
+export async function readRuns(app: Pick<App, "db" | "clock">, runIds: readonly string[]): Promise<RunView[]> {
+  const found = await listRunsAndTargets(app.db, runIds);
+  const runs = runIds.map((runId) => {
+    const run = found.get(runId)?.run;
+    if (!run) throw new AppError({ kind: "run_not_found", runId });
+    return run;
+  });
+  return viewRuns(app, app.db, runs);
 }
 
 /** A session's own sends stay its own, whichever incarnation sent them. Reserved sessions are the operators' alone (S2.5). */

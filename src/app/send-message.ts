@@ -104,7 +104,7 @@ async function sendAndWait(app: App, input: SendMessageInput, reference: Session
     return toResult(principal, run, outcomeOf(run), deduplicated);
   };
   if (session === undefined) return acceptAndWait();
-  return holdWait(app, principal, { session, runId: newRunId }, acceptAndWait);
+  return holdWait(app, principal, [{ session, runId: newRunId }], acceptAndWait);
 }
 
 /** The session whose run a calling session is about to wait for; undefined when the send creates it, and for a repeat. */

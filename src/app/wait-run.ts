@@ -24,7 +24,7 @@ export async function waitRun(
   const stored = await getStoredRun(app, principal, runId);
   const wait = () => awaitEnd(app, runId, timeoutMs, signal);
   const { run, reached } =
-    timeoutMs <= 0 || isTerminal(stored.state) ? await wait() : await holdWait(app, principal, stored, wait);
+    timeoutMs <= 0 || isTerminal(stored.state) ? await wait() : await holdWait(app, principal, [stored], wait);
   return { run: redactRunFor(principal, run), reached };
 }
 
@@ -41,9 +41,7 @@ export async function awaitEnd(
   signal?: AbortSignal,
 ): Promise<{ run: RunView; reached: boolean }> {
   await waitUntil(app, [`run:${runId}`], { timeoutMs, ...(signal && { signal }) }, async () => {
-    const found = await endingReader(app.db)(runId);
-    if (!found) throw new AppError({ kind: "run_not_found", runId });
-    return found.ended || undefined;
+    return (await hasRunEnded(app, runId)) || undefined;
   });
   const run = await readRun(app, runId);
   const reached = isTerminal(run.state);
@@ -51,10 +49,16 @@ export async function awaitEnd(
   return { run, reached };
 }
 
+/** Whether a run has ended. All waits of this process share their looks: a thousand parked waits make two queries, not a thousand. */
+export async function hasRunEnded(app: Pick<App, "db">, runId: string): Promise<boolean> {
+  const found = await endingReader(app.db)(runId);
+  if (!found) throw new AppError({ kind: "run_not_found", runId });
+  return found.ended;
+}
+
 type EndingReader = (runId: string) => Promise<{ ended: boolean } | undefined>;
 const readers = new WeakMap<Db, EndingReader>();
 
-/** All waits of this process share their looks: a thousand parked waits make two queries, not a thousand. */
 function endingReader(db: Db): EndingReader {
   let reader = readers.get(db);
   if (!reader) {

@@ -5,7 +5,7 @@ import { findWaitCycle } from "../domain/wait-cycle.ts";
 import type { Tx } from "../store/database.ts";
 import { findSessionById } from "../store/sessions.ts";
 import { inTransaction } from "../store/transaction.ts";
-import { deleteWait, insertWait, lockWaits, renewWaits } from "../store/waits.ts";
+import { deleteWaits, insertWaits, lockWaits, renewWaits } from "../store/waits.ts";
 import type { App } from "./context.ts";
 import { scopeOf } from "./scope.ts";
 
@@ -20,27 +20,27 @@ export interface WaitTarget {
 }
 
 /**
- * Runs `wait` while the calling session counts as waiting for the run of `target` (S5.10). Refused at once with wait_cycle,
- * before `wait` is called, when the target is the caller itself (C6), or waits for it already, directly or through others
- * (C148): of waits that would close a cycle together the last to register is refused, on whatever replica. Callers that
- * are no session hold nothing up and wait freely.
+ * Runs `wait` while the calling session counts as waiting for the runs of all `targets` (S5.10). Refused at once with
+ * wait_cycle, before `wait` is called and with nothing registered, when one of them is the caller itself (C6), or waits
+ * for it already, directly or through others (C148): of waits that would close a cycle together the last to register is
+ * refused, on whatever replica. Callers that are no session hold nothing up and wait freely.
  */
 export async function holdWait<T>(
   app: App,
   principal: Principal,
-  target: WaitTarget,
+  targets: readonly WaitTarget[],
   wait: () => Promise<T>,
 ): Promise<T> {
-  if (principal.role !== "session") return wait();
-  refuseWaitOnOneself(principal, target.session);
-  const waitId = await registerWait(app, principal, target);
+  if (principal.role !== "session" || targets.length === 0) return wait();
+  for (const { session } of targets) refuseWaitOnOneself(principal, session);
+  const waitIds = await registerWaits(app, principal, targets);
   const renewer = renewerOf(app);
-  renewer.keep(waitId);
+  renewer.keep(waitIds);
   try {
     return await wait();
   } finally {
-    renewer.forget(waitId);
-    await deleteWait(app.db, waitId).catch((err: unknown) =>
+    renewer.forget(waitIds);
+    await deleteWaits(app.db, waitIds).catch((err: unknown) =>
       app.log.warn({ err }, "a wait that is over expires by itself"),
     );
   }
@@ -53,19 +53,25 @@ export function refuseWaitOnOneself(principal: Principal, target: bigint): void 
 }
 
 /** In a short transaction of its own, one at a time in the whole service, so that two waits cannot miss each other. */
-async function registerWait(app: App, principal: SessionPrincipal, target: WaitTarget): Promise<string> {
-  const waitId = app.ids.uuid();
+async function registerWaits(
+  app: App,
+  principal: SessionPrincipal,
+  targets: readonly WaitTarget[],
+): Promise<readonly string[]> {
+  const { session: waiter } = principal;
+  const waits = targets.map(({ session, runId }) => ({ waitId: app.ids.uuid(), session, runId }));
+  const awaited = new Set(targets.map(({ session }) => session));
   await inTransaction(app.db, async (tx) => {
     await lockWaits(tx);
     const now = app.clock.now();
-    const { session: waiter } = principal;
-    const { session: awaited, runId: targetRunId } = target;
-    const wait = { waitId, waiter, target: awaited, targetRunId, expiresAt: expiryFrom(now) };
-    const cycle = findWaitCycle(await insertWait(tx, wait, now), waiter, awaited);
-    if (cycle !== undefined)
+    const edges = await insertWaits(tx, { waiter, targets: waits, expiresAt: expiryFrom(now) }, now);
+    for (const session of awaited) {
+      const cycle = findWaitCycle(edges, waiter, session);
+      if (cycle === undefined) continue;
       throw new AppError({ kind: "wait_cycle", cycle: await nameSessions(app, tx, principal, cycle) });
+    }
   });
-  return waitId;
+  return waits.map(({ waitId }) => waitId);
 }
 
 /** Keys of the sessions in a cycle; one the caller may not see goes without its name (S8.5). */
@@ -107,13 +113,13 @@ class WaitRenewer {
     this.#app = app;
   }
 
-  keep(waitId: string): void {
-    this.#waitIds.add(waitId);
+  keep(waitIds: readonly string[]): void {
+    for (const waitId of waitIds) this.#waitIds.add(waitId);
     this.#timer ??= setInterval(() => void this.#renew(), renewEveryMs);
   }
 
-  forget(waitId: string): void {
-    this.#waitIds.delete(waitId);
+  forget(waitIds: readonly string[]): void {
+    for (const waitId of waitIds) this.#waitIds.delete(waitId);
     if (this.#waitIds.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;

@@ -1,4 +1,4 @@
-import { durationFromMs } from "@bufbuild/protobuf/wkt";
+import { type Duration, durationFromMs } from "@bufbuild/protobuf/wkt";
 import type { Client } from "@connectrpc/connect";
 import type { Run } from "#gen/agentsessions/v1/run_pb.js";
 import { type RunService, WaitResult } from "#gen/agentsessions/v1/run_service_pb.js";
@@ -30,19 +30,37 @@ export async function waitRun(
   runId: string,
   options: WaitRunOptions,
 ): Promise<WaitRunResult> {
-  const budget = new CutBudget(options.budgetMs, options.signal);
-  const endAt = performance.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
+  return askUntilReached(`run ${runId}`, options, async (waitTimeout, call) => {
+    const { run, result } = await runs.waitRun({ runId, waitTimeout }, call);
+    return run && { run, ended: result === WaitResult.REACHED };
+  });
+}
+
+interface Call {
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Asks again and again until the answer says that what is waited for has ended, or the time is up: over cuts, and over the
+ * early answers of a draining server. `named` is what is waited for, for the error.
+ */
+export async function askUntilReached<T extends { readonly ended: boolean }>(
+  named: string,
+  options: WaitRunOptions,
+  ask: (waitTimeout: Duration, call: Call) => Promise<T | undefined>,
+): Promise<T> {
+  const { timeoutMs = Number.POSITIVE_INFINITY, budgetMs, signal } = options;
+  const budget = new CutBudget(budgetMs, signal);
+  const endAt = performance.now() + timeoutMs;
   for (;;) {
     const waitMs = Math.max(0, Math.min(POLL_MS, endAt - performance.now()));
     const askedAt = performance.now();
-    let cut: unknown = cutError(`the wait for run ${runId} was cut short`);
+    let cut: unknown = cutError(`the wait for ${named} was cut short`);
     try {
-      const { run, result } = await runs.waitRun(
-        { runId, waitTimeout: durationFromMs(Math.ceil(waitMs)) },
-        { timeoutMs: waitMs + WAIT_MARGIN_MS, ...(options.signal ? { signal: options.signal } : {}) },
-      );
-      const ended = result === WaitResult.REACHED;
-      if (run && (ended || performance.now() >= endAt)) return { run, ended };
+      const call = { timeoutMs: waitMs + WAIT_MARGIN_MS, ...(signal && { signal }) };
+      const answer = await ask(durationFromMs(Math.ceil(waitMs)), call);
+      if (answer && (answer.ended || performance.now() >= endAt)) return answer;
       // A draining server answers early; anything else waited as long as it was asked to.
       if (performance.now() - askedAt >= waitMs - 1_000) {
         budget.progress();

@@ -25,7 +25,7 @@ export interface AccessQuestion {
 
 /** What one rule says about the question. */
 export interface AccessRuleAnswer {
-  readonly rule: "sandbox" | "visibility" | "agent_to_agent" | "send_policy";
+  readonly rule: "tool" | "sandbox" | "visibility" | "agent_to_agent" | "send_policy";
   readonly allowed: boolean;
   /** Configuration path that decides, or "session override" (S7.2). */
   readonly setting: string;

@@ -89,6 +89,11 @@ export function isMainKeyOf(key: SessionKey, mainKey: string): boolean {
   return key.key === mainSessionKey(key.agentId, mainKey);
 }
 
+/** Whether a canonical key is that of a sub-agent, at whatever depth (S2.4). */
+export function isSubagentKey(sessionKey: string): boolean {
+  return /^agent:[^:]+:subagent:./.test(sessionKey);
+}
+
 function parseKeyOf(ownAgentId: string, text: string, ctx: KeyContext): SessionKey | KeyProblem {
   const trimmed = text.trim();
   const problem = findTextProblem(trimmed);

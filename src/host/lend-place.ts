@@ -9,7 +9,7 @@ export interface Place {
 }
 
 /**
- * The session tools of a turn, which lends its place while it waits for a run of another session: the one it waits for may
+ * The session tools of a turn, which lends its place while it waits for runs of other sessions: those it waits for may
  * need that very place (S5.10, C4). Waits of a turn that overlap lend it once.
  */
 export function lendWhileWaiting(sessions: AgentSessions, place: Place): AgentSessions {
@@ -27,5 +27,6 @@ export function lendWhileWaiting(sessions: AgentSessions, place: Place): AgentSe
     sendMessage: (options) =>
       options.waitMs === 0 ? sessions.sendMessage(options) : lent(() => sessions.sendMessage(options)),
     waitRun: (runId, options) => lent(() => sessions.waitRun(runId, options)),
+    waitRuns: (runIds, options) => lent(() => sessions.waitRuns(runIds, options)),
   };
 }

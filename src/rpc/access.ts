@@ -6,6 +6,7 @@ import { RunService } from "#gen/agentsessions/v1/run_service_pb.js";
 import { SessionService } from "#gen/agentsessions/v1/session_service_pb.js";
 import { AppError } from "../domain/errors.ts";
 import type { Principal, Role } from "../domain/principal.ts";
+import type { SessionTool } from "../domain/tool-policy.ts";
 
 /** Who may call an RPC, and what bounds it for them beyond their role. */
 export interface Access {
@@ -17,10 +18,16 @@ export interface Access {
    * accounts of the credential. open: names no session.
    */
   readonly verb: "list" | "read" | "send" | "change" | "host" | "lease" | "channel" | "open";
+  /** The tool by which sessions reach it; app/tool-policy.ts says which may (S6.7). Absent = no tool policy closes it. */
+  readonly tool?: SessionTool;
 }
 
-const reading = (verb: "list" | "read"): Access => ({ roles: ["operator", "host", "session"], verb });
-const acting = (verb: "send" | "change"): Access => ({ roles: ["operator", "session"], verb });
+const reading = (verb: "list" | "read", tool?: SessionTool): Access => ({
+  roles: ["operator", "host", "session"],
+  verb,
+  ...(tool && { tool }),
+});
+const acting = (verb: "send" | "change"): Access => ({ roles: ["operator", "session"], verb, tool: "sessions_send" });
 const hosting = (verb: "host" | "lease"): Access => ({ roles: ["operator", "host"], verb });
 const connecting = (verb: "channel" | "lease"): Access => ({ roles: ["operator", "connector"], verb });
 const administering: Access = { roles: ["operator"], verb: "open" };
@@ -32,29 +39,29 @@ const administering: Access = { roles: ["operator"], verb: "open" };
  */
 export const accessTable: ReadonlyMap<string, Access> = new Map([
   ...accessOf(SessionService, {
-    listSessions: reading("list"),
-    getSession: reading("read"),
-    listMessages: reading("read"),
+    listSessions: reading("list", "sessions_list"),
+    getSession: reading("read", "sessions_list"),
+    listMessages: reading("read", "sessions_history"),
     sendMessage: acting("send"),
     updateSession: acting("change"),
     resetSession: acting("change"),
     archiveSession: acting("change"),
     deleteSession: acting("change"),
-    spawnSession: { roles: ["session"], verb: "open" },
+    spawnSession: { roles: ["session"], verb: "open", tool: "sessions_spawn" },
     readAttachment: reading("read"),
     listAgents: { roles: ["operator", "host", "connector", "session"], verb: "open" },
   }),
   ...accessOf(RunService, {
-    getRun: reading("read"),
-    listRuns: reading("list"),
-    waitRun: reading("read"),
-    waitRuns: reading("read"),
-    watchRun: reading("read"),
-    listRunEvents: reading("read"),
+    getRun: reading("read", "sessions_history"),
+    listRuns: reading("list", "sessions_history"),
+    waitRun: reading("read", "sessions_history"),
+    waitRuns: reading("read", "sessions_history"),
+    watchRun: reading("read", "sessions_history"),
+    listRunEvents: reading("read", "sessions_history"),
     cancelRun: acting("change"),
-    getUsage: reading("list"),
-    getExchange: reading("read"),
-    listExchanges: reading("list"),
+    getUsage: reading("list", "sessions_history"),
+    getExchange: reading("read", "sessions_history"),
+    listExchanges: reading("list", "sessions_history"),
   }),
   ...accessOf(HostService, {
     registerHost: hosting("host"),
@@ -99,4 +106,9 @@ function nameOf(method: DescMethod): string {
 export function refuseRole({ role }: Principal, method: DescMethod): void {
   const rpc = nameOf(method);
   if (!accessTable.get(rpc)?.roles.includes(role)) throw new AppError({ kind: "role_denied", role, rpc });
+}
+
+/** The tool by which sessions reach an RPC; undefined when it is none of them. */
+export function toolOf(method: DescMethod): SessionTool | undefined {
+  return accessTable.get(nameOf(method))?.tool;
 }

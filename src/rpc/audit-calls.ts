@@ -16,6 +16,10 @@ const denials: ReadonlySet<ErrorKind> = new Set<ErrorKind>([
   "host_not_served",
   "channel_not_served",
   "send_policy_denied",
+  "tool_denied",
+  "spawn_depth_exceeded",
+  "spawn_agent_not_allowed",
+  "sandbox_escape_denied",
 ]);
 
 export interface CallAuditor {

@@ -3,17 +3,15 @@ import { actAsSession } from "../app/act-as-session.ts";
 import { apiTokenReader } from "../app/authenticate-api-token.ts";
 import { findRunTokenPrincipal } from "../app/authenticate-run-token.ts";
 import type { App } from "../app/context.ts";
+import { refuseDeniedTool } from "../app/tool-policy.ts";
 import { AppError } from "../domain/errors.ts";
 import type { Principal } from "../domain/principal.ts";
-import { refuseRole } from "./access.ts";
+import { refuseRole, toolOf } from "./access.ts";
 import { findCertificatePrincipal } from "./certificate-identity.ts";
 import { findJwtPrincipal } from "./jwt.ts";
 import type { KeySet } from "./key-set.ts";
 import { type Peer, peerKey } from "./peer.ts";
-import { principalKey } from "./principal.ts";
-
-/** The header in which an operator names the session it acts as, by key or session_id. */
-export const actAsHeader = "agentsessions-act-as";
+import { actAsHeader, principalKey } from "./principal.ts";
 
 export interface AuthenticateOptions {
   /** Whether a caller of this machine without a credential is the operator "local". */
@@ -23,7 +21,8 @@ export interface AuthenticateOptions {
 }
 
 /**
- * Finds out who calls, and whether the RPC is for that role, before the body is read (S1.2):
+ * Finds out who calls, and whether the RPC is for that role and among the tools of that session, before the body is
+ * read (S1.2, S6.7):
  *
  *   authorization: Bearer asr_…   → the session of that run, while its lease lives
  *   authorization: Bearer ast_…   → what the API token was made for
@@ -33,7 +32,8 @@ export interface AuthenticateOptions {
  *
  * A credential that is wrong is never taken for none. A call without one must also *name* a loopback host: a web page
  * that had its own name resolve to 127.0.0.1 would otherwise act as the operator through a browser of this machine.
- * Health and reflection take no credential. Throws AppError credential_invalid, the same whatever is wrong, or role_denied.
+ * Health and reflection take no credential. Throws AppError credential_invalid, the same whatever is wrong,
+ * role_denied, or tool_denied.
  */
 export function authenticate(app: App, { localOperator, keySet }: AuthenticateOptions) {
   const findBearer = bearerReader(app, keySet);
@@ -57,6 +57,8 @@ export function authenticate(app: App, { localOperator, keySet }: AuthenticateOp
     const principal = await actAs(app, caller, context.requestHeader.get(actAsHeader), rpc);
     context.values.set(principalKey, principal);
     refuseRole(principal, context.method);
+    const tool = toolOf(context.method);
+    if (tool !== undefined) refuseDeniedTool(app, principal, tool);
   };
 }
 

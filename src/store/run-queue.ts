@@ -26,6 +26,8 @@ export interface NewRun {
   readonly provenance: Provenance;
   /** Limit of execution from the first beat on; 0 = none. */
   readonly runTimeoutMs: number;
+  /** It ends then whether or not a host ever takes it; absent = the first beat decides, by the limit of execution. */
+  readonly deadlineAt?: Date;
   readonly model?: string;
   readonly thinkingLevel?: string;
   readonly traceparent?: string;
@@ -96,11 +98,13 @@ export function enqueueStatement(run: NewRun, { limit, heardSince, audit }: Enqu
   const recorded = audit === undefined ? sql`` : sql`, recorded as (${auditInsert(audit, now)})`;
   return sql<Selectable<RunTable> & OpenRuns & { host_alive: boolean }>`
     with lane as materialized (${openRunsIn(session.id, limit)}), enqueued as (
-      insert into runs (run_id, session, agent_id, state, ready_at, input_message_id, run_timeout_ms, model, thinking_level,
-        created_at, provenance, source_session_id, traceparent, exchange, exchange_step, injected_context, last_event_seq)
+      insert into runs (run_id, session, agent_id, state, ready_at, input_message_id, run_timeout_ms, deadline_at,
+        model, thinking_level, created_at, provenance, source_session_id, traceparent, exchange, exchange_step,
+        injected_context, last_event_seq)
       select ${run.runId}::uuid, ${session.id}::bigint, ${session.agentId}::text, case when head_state is null then 1 else 0 end,
-        ${now}::timestamptz, ${input.messageId}::uuid, ${run.runTimeoutMs}::bigint, ${run.model ?? null}::text,
-        ${run.thinkingLevel ?? null}::text, ${now}::timestamptz, ${JSON.stringify(provenance)}::text,
+        ${now}::timestamptz, ${input.messageId}::uuid, ${run.runTimeoutMs}::bigint,
+        ${run.deadlineAt ?? null}::timestamptz, ${run.model ?? null}::text, ${run.thinkingLevel ?? null}::text,
+        ${now}::timestamptz, ${JSON.stringify(provenance)}::text,
         ${provenance.sourceSessionId ?? null}::uuid, ${run.traceparent ?? null}::text,
         ${exchange?.id ?? null}::bigint, ${exchange?.step ?? null}::text, ${run.injectedContext ?? null}::text, 1
       from lane where waiting + num_nonnulls(head_state) < ${limit}
@@ -188,9 +192,13 @@ export interface Claim {
 }
 
 /**
- * Claims ready runs, oldest first, in one statement: skips what others are claiming, counts the attempt, grants the lease
- * and writes the event. Heads only, so at most one per session (C153, C154). An instance that was drained or replaced
- * claims nothing.
+ * Claims ready runs in one statement: skips what others are claiming, counts the attempt, grants the lease and writes the
+ * event. Heads only, so at most one per session (C153, C154); a run that was asked to end is not begun any more (C74).
+ * An instance that was drained or replaced claims nothing.
+ *
+ * Each session that sent or spawned has a fair share of a host (C53): its run goes behind as many as the host holds of that
+ * session already, and those of the same claim; among equals the oldest is first. A run that no session sent counts for
+ * itself. Fairness looks at the oldest ready runs, as many as are wanted and 32 more.
  */
 export async function claimReadyRuns(db: Db, claim: Claim, now: Date): Promise<Run[]> {
   const { rows } = await claimStatement(claim, now).execute(db);
@@ -208,20 +216,29 @@ export function claimStatement(claim: Claim, now: Date) {
   const leaseExpiresAt = new Date(now.getTime() + claim.leaseMs);
   const startDeadlineAt = new Date(now.getTime() + claim.startDeadlineMs);
   return sql<RunRow>`
-    with candidates as materialized (
-      select head.id, head.ready_at
+    with oldest as materialized (
+      select head.*
       from unnest(${claim.agentIds}::text[]) as agent (agent_id)
       cross join lateral (
-        select id, ready_at from runs where state = 1 and agent_id = agent.agent_id and ready_at <= ${now}::timestamptz
+        select id, ready_at, run_id, source_session_id from runs
+        where state = 1 and agent_id = agent.agent_id and ready_at <= ${now}::timestamptz and cancel_requested_at is null
         order by ready_at, id limit ${wanted + claimSlack}
       ) head
       where exists (
         select from hosts where host_id = ${claim.hostId} and instance_id = ${claim.instanceId}::uuid and drained_at is null
       )
       order by head.ready_at, head.id limit ${wanted + claimSlack}
+    ), held as materialized (
+      select source_session_id, count(*) as runs from runs
+      where host_id = ${claim.hostId} and lease_token is not null and source_session_id is not null
+      group by source_session_id
+    ), candidates as (
+      select id, ready_at, coalesce(held.runs, 0)
+        + row_number() over (partition by coalesce(source_session_id, run_id) order by ready_at, id) as turn
+      from oldest left join held using (source_session_id)
     ), picked as materialized (
-      select r.id, r.ready_at from candidates c join runs r on r.id = c.id where r.state + 0 = 1
-      order by c.ready_at, c.id limit ${wanted} for no key update of r skip locked
+      select r.id, r.ready_at from candidates c join runs r on r.id = c.id where r.state + 0 = 1 and r.cancel_requested_at is null
+      order by c.turn, c.ready_at, c.id limit ${wanted} for no key update of r skip locked
     ), numbered as materialized (
       select id, row_number() over (order by ready_at, id) as n from picked
     ), claimed as (
@@ -271,6 +288,7 @@ export function agentsWithReadyRunsStatement(agentIds: readonly string[], now: D
   return sql<{ agent_id: string }>`
     select agent.agent_id from unnest(${agentIds}::text[]) as agent (agent_id)
     cross join lateral (
-      select from runs where state = 1 and agent_id = agent.agent_id and ready_at <= ${now} order by ready_at, id limit 1
+      select from runs where state = 1 and agent_id = agent.agent_id and ready_at <= ${now} and cancel_requested_at is null
+      order by ready_at, id limit 1
     ) head`;
 }

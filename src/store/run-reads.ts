@@ -74,15 +74,23 @@ export interface RunTarget {
 
 /** The run with this id, in any state, with the facts of its session that visibility asks for; one statement. */
 export async function findRunAndTarget(db: Db, runId: string): Promise<RunTarget | undefined> {
-  const row = await selectRuns(db)
+  return (await listRunsAndTargets(db, [runId])).get(runId);
+}
+
+/** The same for several runs; one that is not there is missing from the answer. One statement. */
+export async function listRunsAndTargets(db: Db, runIds: readonly string[]): Promise<ReadonlyMap<string, RunTarget>> {
+  const rows = await selectRuns(db)
     .leftJoin("sessions as source", "source.session_id", "r.source_session_id")
     .select(["s.address_id", "s.root_id", "s.path", "s.reserved", "source.address_id as sender"])
-    .where("r.run_id", "=", runId)
-    .executeTakeFirst();
-  if (!row) return undefined;
-  const run = rowToRun(row);
-  const { agentId } = run;
-  const { address_id: addressId, root_id: rootId, reserved } = row;
-  const target = { addressId, agentId, rootId, path: row.path.map(BigInt), reserved };
-  return { run, target, ...(row.sender === null ? {} : { senderAddressId: row.sender }) };
+    .where("r.run_id", "=", sql<string>`any(${runIds}::uuid[])`)
+    .execute();
+  return new Map(
+    rows.map((row) => {
+      const run = rowToRun(row);
+      const { agentId } = run;
+      const { address_id: addressId, root_id: rootId, reserved } = row;
+      const target = { addressId, agentId, rootId, path: row.path.map(BigInt), reserved };
+      return [run.runId, { run, target, ...(row.sender === null ? {} : { senderAddressId: row.sender }) }];
+    }),
+  );
 }

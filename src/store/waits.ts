@@ -17,30 +17,39 @@ export async function lockWaits(tx: Tx): Promise<void> {
   );
 }
 
-export interface NewWait {
-  readonly waitId: string;
+/** The waits of one session for one or several runs at once. */
+export interface NewWaits {
   readonly waiter: bigint;
-  readonly target: bigint;
-  /** The run of `target` that is waited for; it may be about to be stored. */
-  readonly targetRunId: string;
+  readonly targets: readonly NewWait[];
   readonly expiresAt: Date;
 }
 
+export interface NewWait {
+  readonly waitId: string;
+  readonly session: bigint;
+  /** The run of that session that is waited for; it may be about to be stored. */
+  readonly runId: string;
+}
+
 /**
- * Adds a wait and returns the live ones that follow from its target: who that waits for, and they in turn. The walk is
+ * Adds waits and returns the live ones that follow from their targets: who those wait for, and they in turn. The walk is
  * bounded by the sessions that wait; none is visited twice. A wait is over with its run, whenever its holder hears of that.
  */
-export async function insertWait(tx: Tx, wait: NewWait, now: Date): Promise<WaitEdge[]> {
+export async function insertWaits(tx: Tx, { waiter, targets, expiresAt }: NewWaits, now: Date): Promise<WaitEdge[]> {
+  const waitIds = targets.map(({ waitId }) => waitId);
+  const sessions = targets.map(({ session }) => session);
+  const runIds = targets.map(({ runId }) => runId);
   const live = sql`w.expires_at > ${now} and not exists (
     select from runs where run_id = w.target_run and ended_at is not null)`;
   const { rows } = await sql<{ waiter: bigint; target: bigint }>`
     with recursive reached (session) as (
-      select ${wait.target}::bigint
+      select unnest(${sessions}::bigint[])
       union
       select w.target_session from reached join waits w on w.waiter_session = reached.session where ${live}
     ), added as (
       insert into waits (wait_id, waiter_session, target_session, target_run, expires_at)
-      values (${wait.waitId}::uuid, ${wait.waiter}, ${wait.target}, ${wait.targetRunId}::uuid, ${wait.expiresAt})
+      select wait_id, ${waiter}::bigint, session, run, ${expiresAt}::timestamptz
+      from unnest(${waitIds}::uuid[], ${sessions}::bigint[], ${runIds}::uuid[]) as one (wait_id, session, run)
     )
     select distinct w.waiter_session as waiter, w.target_session as target
     from reached join waits w on w.waiter_session = reached.session where ${live}`.execute(tx);
@@ -54,10 +63,10 @@ export async function renewWaits(db: Db, waitIds: readonly string[], expiresAt: 
     update waits set expires_at = ${expiresAt} from lazily where wait_id = any(${waitIds}::uuid[])`.execute(db);
 }
 
-export async function deleteWait(db: Db, waitId: string): Promise<void> {
+export async function deleteWaits(db: Db, waitIds: readonly string[]): Promise<void> {
   await sql`
     with ${lazily}
-    delete from waits using lazily where wait_id = ${waitId}::uuid`.execute(db);
+    delete from waits using lazily where wait_id = any(${waitIds}::uuid[])`.execute(db);
 }
 
 /** A statement that joins this commits without waiting for the disk. */

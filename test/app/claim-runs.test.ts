@@ -79,6 +79,28 @@ describe("a claim", () => {
     expect((await runOf(app, unserved)).state).toBe("ready");
   });
 
+  test("C53: each session that sends has a fair share of a host, within a claim and from claim to claim", async () => {
+    const sent = async (by: string) => {
+      const provenance = { kind: "inter_session", sourceSessionId: by, sourceTool: "sessions_spawn" } as const;
+      return (await addRun(app, await addLane(app), { provenance })).runId;
+    };
+    const [a, b] = [randomUUID(), randomUUID()];
+    const ofA = [];
+    for (let n = 0; n < 5; n++) ofA.push(await sent(a));
+    const host = new TestHost(app);
+    const first = await host.claim({ maxRuns: 2 });
+    expect(first.map(({ run }) => run.runId)).toEqual(ofA.slice(0, 2));
+    const ofB = [await sent(b), await sent(b)];
+    const external = (await addRun(app, await addLane(app))).runId;
+    await host.complete(first[0]!);
+    const next = async (maxRuns = 1) => (await host.claim({ maxRuns })).map(({ run }) => run.runId);
+    expect(await next(2)).toEqual([ofB[0], external]);
+    expect(await next()).toEqual([ofA[2]]);
+    expect(await next()).toEqual([ofB[1]]);
+    const other = new TestHost(app);
+    expect((await other.claim({ maxRuns: 5 })).map(({ run }) => run.runId)).toEqual(ofA.slice(3));
+  });
+
   test("C154: of two replicas claiming at once, one gets the run", async () => {
     const replica = await testApp({ replicaOf: app });
     for (let n = 0; n < 10; n++) await addRun(app, await addLane(app));

@@ -60,6 +60,15 @@ describe("completing a run", () => {
     expect([ended.reply, ended.replyMessageId]).toEqual([undefined, undefined]);
   });
 
+  test("C46: keeps the model its host says it used, beside the one it was asked to use", async () => {
+    const run = await addRun(app, await addLane(app), { model: "m-large" });
+    const held = await host.claimOne();
+    expect(held.input.model).toBe("m-large");
+    const modelUsed = { provider: "acme", model: "m-small", contextTokens: 200_000 };
+    expect(await host.complete(held, "done", { modelUsed })).toMatchObject({ model: "m-large", modelUsed });
+    expect(await runOf(app, run)).toMatchObject({ model: "m-large", modelUsed });
+  });
+
   test("repeated with the same lease gives the same end and writes nothing", async () => {
     const session = await addLane(app);
     const run = await addRun(app, session);

@@ -127,6 +127,28 @@ describe("a lost lease", () => {
     expect(await runOf(app, run)).toMatchObject({ state: "ready", lostLeases: 1 });
   });
 
+  test("C76: found only after a long downtime it is stale and not resumed; fresh ones are, and the lane goes on", async () => {
+    const behind = await addRun(app, { id: run.session } as never);
+    await beat(await host.claimOne());
+    app.clock.advance(30_000 + 120 * 60_000);
+    const fresh = await addRun(app, await addLane(app));
+    const held = await host.claim({ maxRuns: 5 });
+    expect(held.map((one) => one.run.runId)).toEqual([fresh.runId]);
+    await beat(held[0]!);
+    app.clock.advance(30_000);
+    expect(await expireLeases(app)).toBe(2);
+    const error = { code: "host_lost", retryable: false, message: expect.stringContaining("stale") };
+    expect(await runOf(app, run)).toMatchObject({ state: "failed", error });
+    expect(await runOf(app, fresh)).toMatchObject({ state: "ready", lostLeases: 1 });
+    expect((await runOf(app, behind)).state).toBe("ready");
+  });
+
+  test("C76: a run that only waited, however long, is begun", async () => {
+    app.clock.advance(7 * 24 * 3_600_000);
+    expect(await expireLeases(app)).toBe(0);
+    expect((await host.claimOne()).run.runId).toBe(run.runId);
+  });
+
   test("wakes a parked claim", async () => {
     await host.claimOne();
     const parked = new TestHost(app).claim({ waitMs: 15_000 });

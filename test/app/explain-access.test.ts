@@ -28,6 +28,7 @@ test("every rule is asked, and each names the setting that decides it", async ()
   expect(await explain("read", "agent:otter:main")).toMatchObject({
     allowed: false,
     rules: [
+      { rule: "tool", allowed: true, setting: "agents.list[nova].tools", value: "{}" },
       { rule: "sandbox", allowed: true },
       { rule: "visibility", allowed: false, setting: "tools.sessions.visibility", value: "agent" },
       { rule: "agent_to_agent", allowed: false, setting: "tools.agentToAgent.enabled", value: "false" },
@@ -51,6 +52,21 @@ test("a change reaches the requester's own tree alone", async () => {
   expect(await explain("change", "agent:nova:subagent:one")).toMatchObject({ allowed: true });
   expect(await explain("read", "agent:nova:telegram:group:g1")).toMatchObject({ allowed: true });
   expect(await explain("change", "agent:nova:telegram:group:g1")).toMatchObject({ allowed: false });
+});
+
+test("S6.7: a tool that is denied allows nothing, whatever the other rules say", async () => {
+  const asked = { requester: "agent:nova:subagent:one", verb: "read", target: "agent:nova:main" } as const;
+  const { allowed, rules } = await explainAccess(app, operator, asked);
+  expect([allowed, rules[0]]).toEqual([
+    false,
+    {
+      rule: "tool",
+      allowed: false,
+      setting: "tools.subagents.tools",
+      value: "{}",
+      detail: "the requester may not use sessions_history, as a sub-agent",
+    },
+  ]);
 });
 
 test("a session that is not there is said to be missing", async () => {

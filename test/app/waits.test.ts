@@ -6,7 +6,7 @@ import { waitRun } from "../../src/app/wait-run.ts";
 import { holdWait } from "../../src/app/waits.ts";
 import type { Session } from "../../src/domain/session.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
-import { insertWait } from "../../src/store/waits.ts";
+import { insertWaits } from "../../src/store/waits.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { end } from "../support/runs-by-hand.ts";
 import { actingAs, addSession, countRows, openFleet, operator, send } from "../support/session-tools.ts";
@@ -152,7 +152,7 @@ describe("what is waited for", () => {
 
   test("a wait is over with its run, not when its holder wakes up: the next turn of the target is free at once", async () => {
     const { run } = await send(app, { session: otter.sessionKey });
-    await holdWait(app, actingAs(nova), { session: otter.id, runId: run.runId }, async () => {
+    await holdWait(app, actingAs(nova), [{ session: otter.id, runId: run.runId }], async () => {
       const back = { session: nova.sessionKey, principal: actingAs(otter), waitTimeoutMs: 1 };
       await expect(send(app, back)).rejects.toMatchObject(cycleOf(otter, nova, otter));
       await end(app, run);
@@ -185,8 +185,9 @@ describe("what is waited for", () => {
 describe("the life of a wait", () => {
   test("one of a process that died counts for 15 seconds, and is forgotten after an hour", async () => {
     const now = app.clock.now();
-    const wait = { waitId: randomUUID(), waiter: nova.id, target: otter.id, targetRunId: randomUUID() };
-    await inTransaction(app.db, (tx) => insertWait(tx, { ...wait, expiresAt: new Date(now.getTime() + 15_000) }, now));
+    const targets = [{ waitId: randomUUID(), session: otter.id, runId: randomUUID() }];
+    const waits = { waiter: nova.id, targets, expiresAt: new Date(now.getTime() + 15_000) };
+    await inTransaction(app.db, (tx) => insertWaits(tx, waits, now));
     const back = { session: nova.sessionKey, principal: actingAs(otter) };
     app.clock.advance(14_999);
     await expect(send(app, { ...back, waitTimeoutMs: 1 })).rejects.toMatchObject(cycleOf(otter, nova, otter));
@@ -207,7 +208,7 @@ describe("the life of a wait", () => {
   }, 15_000);
 
   test("ends with what it was held for, also when that fails", async () => {
-    const failing = holdWait(app, actingAs(nova), { session: otter.id, runId: randomUUID() }, async () => {
+    const failing = holdWait(app, actingAs(nova), [{ session: otter.id, runId: randomUUID() }], async () => {
       expect(await edges()).toEqual([[nova.id, otter.id]]);
       throw new Error("no");
     });

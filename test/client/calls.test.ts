@@ -138,6 +138,26 @@ describe.each(["grpc", "connect"] as const)("over %s", (protocol) => {
     const { run, ended } = await createAgentSessions({ baseUrl, protocol }).waitRun(RUN_ID);
     expect({ reply: run.reply, ended, polls }).toEqual({ reply: "done", ended: true, polls: 3 });
   });
+
+  test("so does waiting for several", async () => {
+    let polls = 0;
+    const { baseUrl } = await fakeService((router) =>
+      router.service(RunService, {
+        waitRuns: ({ runIds, count }) => {
+          polls++;
+          if (polls < 3) throw new ConnectError("away", Code.Unavailable);
+          return { runs: runIds.map((runId) => ({ runId })), result: WaitResult.REACHED, endedCount: count ?? 0 };
+        },
+      }),
+    );
+    const client = createAgentSessions({ baseUrl, protocol });
+    expect(await client.waitRuns([RUN_ID], { count: 1 })).toMatchObject({
+      runs: [{ runId: RUN_ID }],
+      ended: true,
+      endedCount: 1,
+    });
+    expect(polls).toBe(3);
+  });
 });
 
 test("lists are walked to their end, over pages that are short or empty", async () => {

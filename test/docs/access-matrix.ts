@@ -38,11 +38,15 @@ sandbox, under any of the four but \`self\`, as long as \`agents.defaults.sandbo
 | spawned | Sessions that it spawned, before a reset too, that these spawned, and so on, whatever agent runs them |
 | own agent | Every session of the same agent: other people's chats with it too |
 | allowed agents | Every session of the agents that \`tools.agentToAgent\` lets this one reach (off by default) |
-| sent | Runs that it started in other sessions by sending to them |
+| sent | Runs that it started in other sessions by sending to them, and the files these gave back |
 | its agents | Sessions and runs of the agents its token names |
 | its channels | Chats and deliveries on the channels and accounts its token names |
 | held | Runs or deliveries that it has claimed and not ended, shown by the lease token of each |
 | yes / – | For everyone of that role / for no one of it |
+
+**What a session may do at all** is set by the tool policies of its agent (\`agents.list[].tools\`) and of sub-agents (\`tools.subagents.tools\`). A session
+reaches an RPC by the tool named in its row; when that one is denied, the call is refused before it is looked at (\`TOOL_DENIED\`). Sub-agents have none of
+these tools unless \`tools.subagents.tools.allow\` names them.
 
 What a caller may not see looks to it as if it were not there: same answer, byte for byte. Sessions called \`global\` or \`unknown\`, which an import may
 bring along, are there for operators alone. An operator that acts as a session (header \`agentsessions-act-as\`) has that session's rights.
@@ -61,10 +65,16 @@ function renderService(typeName: string): string {
   const rows = service.methods.map((method) => {
     const access = accessTable.get(`${typeName}/${method.name}`)!;
     const about = firstSentence(commentOf(method));
-    return `| ${[method.name, about, ...cellsOf(access, typeName)].join(" | ")} |`;
+    const cells = cellsOf(access, isAboutRuns(method));
+    return `| ${[method.name, about, ...cells, access.tool ?? "–"].join(" | ")} |`;
   });
   const columns = ["RPC", "What it does", "operator", "host", "connector"];
-  const heads = [...columns, ...visibilities.map((each) => `session: ${each}`), "session, sandboxed"];
+  const heads = [
+    ...columns,
+    ...visibilities.map((each) => `session: ${each}`),
+    "session, sandboxed",
+    "tool of sessions",
+  ];
   return [
     `## ${service.name}`,
     "",
@@ -75,9 +85,13 @@ function renderService(typeName: string): string {
   ].join("\n");
 }
 
-function cellsOf(access: Access, typeName: string): string[] {
+/** Whether what a session sent is in its reach, wherever it went. */
+function isAboutRuns({ name, parent }: DescMethod): boolean {
+  return name === "ReadAttachment" || (parent.name === "RunService" && name !== "GetUsage");
+}
+
+function cellsOf(access: Access, isRun: boolean): string[] {
   const forRole = (role: Role, words: string) => (access.roles.includes(role) ? words : "–");
-  const isRun = typeName.endsWith("RunService");
   const sessionCell = (visibility: Visibility, sandboxed: boolean) =>
     forRole("session", access.verb === "open" ? "yes" : describe(scopeOf(access, visibility, sandboxed), isRun));
   return [

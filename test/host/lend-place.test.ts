@@ -58,6 +58,23 @@ describe("C4: a host with one place", () => {
     expect(reply).toBe("nine and ten");
   });
 
+  test("also when it waits for several runs together", async () => {
+    await startHost({
+      nova: async ({ sessions, text }) => {
+        const sent = ["otter", "quill"].map((agentId) =>
+          sessions.sendMessage({ session: `agent:${agentId}:main`, message: text, waitMs: 0 }),
+        );
+        const runIds = (await Promise.all(sent)).map(({ run }) => run!.runId);
+        const { runs, endedCount } = await sessions.waitRuns(runIds);
+        return `${endedCount}: ${runs.map(({ reply }) => reply).join(" and ")}`;
+      },
+      otter: async () => "nine",
+      quill: async () => "ten",
+    });
+    const { reply } = await client.sendMessage({ session: "agent:nova:main", message: "?" });
+    expect(reply).toBe("2: nine and ten");
+  });
+
   test("goes by its limit again when nothing waits", async () => {
     let together = 0;
     let most = 0;

@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { beforeAll, describe, expect, test } from "vitest";
 import { SessionVisibility } from "#gen/agentsessions/v1/session_service_pb.js";
@@ -6,6 +6,8 @@ import { visibilityRules } from "../../src/app/scope.ts";
 import { startMessageExchange } from "../../src/app/start-exchange.ts";
 import { type Config, isSandboxed } from "../../src/config/schema.ts";
 import type { Role } from "../../src/domain/principal.ts";
+import type { Run } from "../../src/domain/run.ts";
+import type { Session } from "../../src/domain/session.ts";
 import {
   effectiveVisibility,
   evaluateScope,
@@ -47,13 +49,18 @@ const servers = new Map<string, TestServer>();
 const callers = new Map<string, World>();
 /** One in which each session was asked, by its internal id. */
 const exchanges = new Map<bigint, string>();
+/** One file given to each session, by its key and id, and one given back by each run, by its id. */
+const files = new Map<string, string>();
 const hostAgents = ["otter", "box*"];
 let tokens: Record<"host" | "connector", string>;
 
 beforeAll(async () => {
   const app = await testApp({ config: worlds["tree"]! });
   for (const agentId of ["nova", "boxed"]) callers.set(agentId, await makeWorld(app, agentId));
-  for (const { session } of [...callers.values()].flatMap(({ targets }) => Object.values(targets))) {
+  for (const { session, run } of [...callers.values()].flatMap(({ targets }) => Object.values(targets))) {
+    const given = await addFile(app, session);
+    for (const [name] of namesOf(session)) files.set(name, given);
+    files.set(run.runId, await addFile(app, session, run));
     const asked = { session, route: undefined, request: "hi" };
     const started = await inTransaction(app.db, (tx) => startMessageExchange(app, tx, asked));
     exchanges.set(session.id, started.exchangeId);
@@ -67,6 +74,13 @@ beforeAll(async () => {
 
 test("C125: every RPC has an access row, and no row is left over; else add it to src/rpc/access.ts", () => {
   expect([...accessTable.keys()].sort()).toEqual([...everyRpc].sort());
+});
+
+test("S6.7: every RPC that sessions reach goes by a tool, but these", () => {
+  const open = [...accessTable].filter(([, { roles, tool }]) => roles.includes("session") && tool === undefined);
+  expect(open.map(([rpc]) => rpc.split("/")[1])).toEqual(["ReadAttachment", "ListAgents"]);
+  const closed = [...accessTable].filter(([, { roles, tool }]) => !roles.includes("session") && tool !== undefined);
+  expect(closed).toEqual([]);
 });
 
 describe("roles", () => {
@@ -98,6 +112,38 @@ describe("roles", () => {
   });
 });
 
+async function addFile(app: TestApp, session: Session, run?: Run): Promise<string> {
+  const data = Buffer.from(randomUUID());
+  const sha256 = createHash("sha256").update(data).digest();
+  const attachmentId = randomUUID();
+  const created_at = app.clock.now();
+  await app.db
+    .insertInto("blobs")
+    .values({ sha256, size: BigInt(data.length), data, created_at })
+    .execute();
+  await app.db
+    .insertInto("attachments")
+    .values({
+      attachment_id: attachmentId,
+      session: session.id,
+      run: run?.id ?? null,
+      direction: run === undefined ? 1 : 2,
+      position: 0,
+      name: attachmentId,
+      name_key: attachmentId,
+      size: BigInt(data.length),
+      sha256,
+      created_at,
+    })
+    .execute();
+  return attachmentId;
+}
+
+/** The first frame of the file that goes with this name, or of the file of this id. */
+async function readFile({ sessions }: TestClients, name: string): Promise<unknown> {
+  for await (const frame of sessions.readAttachment({ attachmentId: files.get(name) ?? missingId })) return frame;
+}
+
 type Probe = (clients: TestClients, name: string) => Promise<unknown>;
 const wait = { seconds: 0n };
 
@@ -118,6 +164,8 @@ const sessionProbes: Record<string, Probe> = {
       updateMask: { paths: ["label"] },
       settings: { label: "mine" },
     }),
+  "ReadAttachment, given": readFile,
+  GetUsage: ({ runs }, session) => runs.getUsage({ session }),
   ArchiveSession: ({ sessions }, session) => sessions.archiveSession({ requestId: randomUUID(), session }),
   DeleteSession: ({ sessions }, session) => sessions.deleteSession({ requestId: randomUUID(), session, etag: "stale" }),
   ListRuns: ({ runs }, session) => runs.listRuns({ session }),
@@ -132,6 +180,8 @@ const resetProbe: Record<string, Probe> = {
 const runProbes: Record<string, Probe> = {
   GetRun: ({ runs }, runId) => runs.getRun({ runId }),
   WaitRun: ({ runs }, runId) => runs.waitRun({ runId, waitTimeout: wait }),
+  WaitRuns: ({ runs }, runId) => runs.waitRuns({ runIds: [runId], waitTimeout: wait }),
+  "ReadAttachment, given back": readFile,
   WatchRun: async ({ runs }, runId) => {
     for await (const frame of runs.watchRun({ runId })) return frame;
   },
@@ -163,7 +213,8 @@ async function outcomeOf(call: Promise<unknown>, name = "\n"): Promise<string> {
     const { reason, ...rest } = readError(wire);
     if (passed.has(reason ?? "")) return "allowed";
     const details = wire.details.map((each) => ("type" in each ? each.type : each.desc.typeName));
-    return JSON.stringify({ reason, ...rest, details }).replaceAll(name, "NAME");
+    const refusal = JSON.stringify({ reason, ...rest, details });
+    return [name, files.get(name) ?? name].reduce((text, own) => text.replaceAll(own, "NAME"), refusal);
   }
 }
 

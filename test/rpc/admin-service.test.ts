@@ -212,13 +212,14 @@ describe("ExplainAccess", () => {
     expect(await operator.admin.explainAccess(question)).toMatchObject({
       allowed: false,
       rules: [
+        { rule: "tool", allowed: true },
         { rule: "sandbox", allowed: true },
         { rule: "visibility", allowed: false, setting: "tools.sessions.visibility", value: "tree" },
         { rule: "agent_to_agent", allowed: false, setting: "tools.agentToAgent.enabled", value: "false" },
       ],
     });
     const own = { ...question, verb: AccessVerb.SEND, target: "agent:nova:main" };
-    expect(await operator.admin.explainAccess(own)).toMatchObject({ allowed: true, rules: { length: 4 } });
+    expect(await operator.admin.explainAccess(own)).toMatchObject({ allowed: true, rules: { length: 5 } });
   });
 
   test("refuses a question it cannot answer", async () => {

@@ -126,6 +126,35 @@ describe("ListRuns", () => {
   });
 });
 
+describe("WaitRuns", () => {
+  test("brings all runs back, whatever the case of their ids, and says how many have ended", async () => {
+    const all = [
+      await addRun(server.app, await addSession(server.app)),
+      await addRun(server.app, await addSession(server.app)),
+    ];
+    const runIds = all.map(({ runId }) => runId.toUpperCase());
+    expect(await runs.waitRuns({ runIds, waitTimeout: {} })).toMatchObject({
+      result: WaitResult.EXPIRED,
+      endedCount: 0,
+    });
+    const waiting = runs.waitRuns({ runIds, count: 1 });
+    await end(server.app, all[1]!, "completed", "there");
+    const answer = await waiting;
+    expect(answer).toMatchObject({ result: WaitResult.REACHED, endedCount: 1, runs: [{}, { reply: "there" }] });
+    expect(ids(answer.runs)).toEqual(all.map(({ runId }) => runId));
+  });
+
+  test.each([
+    [{ runIds: [] }],
+    [{ runIds: ["x"] }],
+    [{ runIds: [randomUUID()], count: 0 }],
+    [{ runIds: [randomUUID()], count: 2 }],
+    [{ runIds: Array.from({ length: 101 }, () => randomUUID()) }],
+  ])("%# a request that asks for the impossible", async (request) => {
+    expect(await failure(runs.waitRuns(request))).toEqual([Code.InvalidArgument, "FIELD_INVALID"]);
+  });
+});
+
 describe("WaitRun", () => {
   test("ends with the run; looks once with 0", async () => {
     const run = await addRun(server.app, await addSession(server.app));

@@ -16,9 +16,10 @@ import { explainWrite } from "../support/plans.ts";
 
 let db: Db;
 const now = new Date("2026-01-01T00:00:00.000Z");
+const later = new Date("2026-01-01T00:02:00.000Z");
 const instanceId = randomUUID();
 
-/** 20,000 ended runs, 20,000 waiting in one lane, 2,000 ready in lanes of two agents, 50 held. */
+/** 20,000 ended runs, 20,000 waiting in one lane, every hundredth with a deadline to come, 2,000 ready in lanes of two agents, 50 held. */
 beforeAll(async () => {
   db = (await testDatabase()).db;
   await sql`
@@ -34,8 +35,9 @@ beforeAll(async () => {
     db,
   );
   await sql`
-    insert into runs (run_id, session, agent_id, state, ready_at, created_at, provenance)
-    select gen_random_uuid(), 3000, 'agent0', 0, ${now}, ${now}, '{}' from generate_series(1, 20000) n`.execute(db);
+    insert into runs (run_id, session, agent_id, state, ready_at, created_at, provenance, deadline_at)
+    select gen_random_uuid(), 3000, 'agent0', 0, ${now}, ${now}, '{}', case when n % 100 = 0 then ${later}::timestamptz end
+    from generate_series(1, 20000) n`.execute(db);
   await sql`
     insert into runs (run_id, session, agent_id, state, ready_at, created_at, provenance)
     select gen_random_uuid(), n, 'agent' || n % 2, 1, ${now}, ${now}, '{}' from generate_series(1, 2000) n`.execute(db);
@@ -111,7 +113,7 @@ test("the poll for parked claims reads one head per agent", async () => {
   expect(plan.touched).toBeLessThan(10);
 });
 
-test("sweeps read what is held, and retries with a deadline, however long the queues", async () => {
+test("sweeps read what is held, and what is queued with a deadline that has passed, however long the queues", async () => {
   const lost = await explain(lostLeasesStatement(now, 200));
   expect(lost.sequential).toBe(false);
   expect(lost.touched).toBeLessThan(200);

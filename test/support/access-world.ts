@@ -3,6 +3,7 @@ import { createToken } from "../../src/app/create-token.ts";
 import { type Config, parseConfig } from "../../src/config/schema.ts";
 import type { Run } from "../../src/domain/run.ts";
 import type { Session } from "../../src/domain/session.ts";
+import { sessionTools } from "../../src/domain/tool-policy.ts";
 import type { Requester } from "../../src/domain/visibility.ts";
 import { deleteSession, supersedeSession } from "../../src/store/sessions.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
@@ -23,6 +24,9 @@ export interface WorldTarget {
   readonly run: Run;
 }
 
+/** Sub-agents with every tool, as those of these worlds are callers too. */
+export const subagentsWithTools = { tools: { allow: ["*", ...sessionTools] } };
+
 /** Agents nova, otter and quill run free, boxed in a sandbox. */
 export function settings(tools: object, sessionToolsVisibility: "spawned" | "all" = "spawned"): Config {
   return parseConfig({
@@ -31,7 +35,7 @@ export function settings(tools: object, sessionToolsVisibility: "spawned" | "all
       list: [{ id: "nova" }, { id: "otter" }, { id: "quill" }, { id: "boxed", sandbox: { mode: "all" } }],
     },
     server: { drainNoticeMs: 0, drainGraceSeconds: 1 },
-    tools,
+    tools: { subagents: subagentsWithTools, ...tools },
   });
 }
 
