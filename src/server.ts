@@ -2,11 +2,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { App } from "./app/context.ts";
 import type { Config } from "./config/schema.ts";
 import { AppError } from "./domain/errors.ts";
+import { runArchiver } from "./loops/archiver.ts";
 import { watchDatabase } from "./loops/database-watch.ts";
 import { runDeliveries } from "./loops/deliveries.ts";
 import { runLeaseReaper } from "./loops/lease-reaper.ts";
 import { runPruner } from "./loops/pruner.ts";
 import { runDeadlines } from "./loops/run-deadlines.ts";
+import { runThreads } from "./loops/threads.ts";
 import { formatAddress, isLoopback, type ListenAddress } from "./rpc/address.ts";
 import { toConnectError } from "./rpc/errors.ts";
 import { type KeySet, openKeySet } from "./rpc/key-set.ts";
@@ -92,7 +94,9 @@ export async function startServer({ app: context, listen, tls, keySet }: ServerO
   const address = await listener.listen(listen);
   warnOfSharedChats(app);
   const loops = [
-    ...[runLeaseReaper, runDeadlines, runDeliveries, runPruner].map((run) => run(app, app.draining)),
+    ...[runLeaseReaper, runDeadlines, runDeliveries, runThreads, runPruner, runArchiver].map((run) =>
+      run(app, app.draining),
+    ),
     watchDatabase(app, app.draining, (answers) => health.setServing(answers)),
   ];
 

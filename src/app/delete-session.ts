@@ -1,16 +1,12 @@
 import type { Principal } from "../domain/principal.ts";
-import { clearExchangeTexts } from "../store/exchanges.ts";
-import { clearRunContexts, lockOpenRuns } from "../store/runs.ts";
-import { deleteSession as deleteStoredSession } from "../store/sessions.ts";
 import { inTransaction } from "../store/transaction.ts";
-import type { Topic } from "../store/wakeups.ts";
 import { auditAllowed } from "./audit.ts";
 import type { App } from "./context.ts";
-import { endSessionRuns } from "./end-run.ts";
+import { endCanceledRuns } from "./end-canceled-runs.ts";
+import { type RemovedSession, removeSession } from "./remove-session.ts";
 import { replayed } from "./replay.ts";
 import { getSession, lockNamedSession } from "./resolve-session.ts";
-import { stopDeliveries } from "./stop-deliveries.ts";
-import { lockHeirsBefore, tellSessionGone } from "./tell-session-gone.ts";
+import { lockHeirsBefore } from "./tell-session-gone.ts";
 import { refuseStaleEtag } from "./update-session.ts";
 
 export interface DeleteSessionInput {
@@ -29,33 +25,29 @@ export interface DeleteSessionResult {
 }
 
 /**
- * Deletes a session with its transcript, ends its part in exchanges, cancels its unfinished runs and stops its deliveries,
- * in one transaction (C144). Its key is free again; results of its runs stay readable by run id (C166). Fails as the
+ * Deletes a session with its transcript and files, ends its part in exchanges and its thread, cancels its unfinished runs and
+ * those of what it spawned, and stops its deliveries, in one transaction (C144); see remove-session.ts. Its key is free
+ * again; results of its runs stay readable by run id (C166). Fails as the
  * guard in resolve-session.ts does, and with etag_mismatch when the session changed, or was re-created under its key,
  * since the caller looked (C73).
  */
 export async function deleteSession(app: App, input: DeleteSessionInput): Promise<DeleteSessionResult> {
   const { principal, requestId, session, etag = null } = input;
-  const topics: Topic[] = [];
+  let removed: RemovedSession | undefined;
   const outcome = await inTransaction(app.db, async (tx) => {
-    topics.length = 0;
+    removed = undefined;
     const request = { principal, method: "DeleteSession", requestId, payload: { session, etag } };
     return replayed(app, tx, request, async () => {
       const use = { verb: "change", field: "session" } as const;
       await lockHeirsBefore(tx, (await getSession(app, tx, principal, session, use)).id);
       const locked = await lockNamedSession(app, tx, principal, session, use);
       refuseStaleEtag(locked, input.etag);
-      topics.push(...(await tellSessionGone(app, tx, locked, "deleted")));
-      const canceled = await lockOpenRuns(tx, locked.id);
-      topics.push(...(await endSessionRuns(app, tx, locked, { state: "canceled" })));
-      topics.push(...(await stopDeliveries(app, tx, locked)));
-      await deleteStoredSession(tx, locked.id);
-      await clearRunContexts(tx, locked.id);
-      await clearExchangeTexts(tx, locked.id);
+      removed = await removeSession(app, tx, locked);
       await auditAllowed(app, tx, request, { session: locked });
-      return { sessionId: locked.sessionId, canceledRunIds: canceled.map((run) => run.runId) };
+      return { sessionId: locked.sessionId, canceledRunIds: removed.canceledRunIds };
     });
   });
-  app.wakeups.publish(topics);
+  app.wakeups.publish(removed?.topics ?? []);
+  await endCanceledRuns(app, removed?.unheld ?? []);
   return { ...outcome.result, deduplicated: outcome.deduplicated };
 }

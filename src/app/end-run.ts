@@ -32,7 +32,7 @@ export interface Ending {
 
 /**
  * Ends a run; the one place that does. In the caller's transaction, which has locked the sessions of the run and its exchange
- * and then the run: writes the terminal state and the final event, notes the outcome on the session, makes the next run of
+ * and then the run: writes the terminal state, counting its usage, and the final event, notes the outcome on the session, makes the next run of
  * the lane ready and moves the run's exchange on. Returns what to publish after the commit. Fails with run_terminal when the run has ended before: a terminal
  * state is written once (S9.2).
  */

@@ -1,8 +1,12 @@
 import type { App } from "../app/context.ts";
+import { endCanceledRuns } from "../app/end-canceled-runs.ts";
 import { endOverdueRuns } from "../app/end-overdue-runs.ts";
 import { runLoop } from "./loop.ts";
 
-/** Ends overdue runs until the signal aborts. */
+/** Ends overdue and canceled runs until the signal aborts. */
 export function runDeadlines(app: App, signal: AbortSignal): Promise<void> {
-  return runLoop({ name: "run-deadlines", signal, log: app.log }, () => endOverdueRuns(app));
+  return runLoop({ name: "run-deadlines", signal, log: app.log }, async () => {
+    await endOverdueRuns(app);
+    await endCanceledRuns(app);
+  });
 }

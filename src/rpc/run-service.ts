@@ -9,16 +9,20 @@ import { cancelRun } from "../app/cancel-run.ts";
 import type { App } from "../app/context.ts";
 import { getExchange } from "../app/get-exchange.ts";
 import { getRun } from "../app/get-run.ts";
+import { getUsage } from "../app/get-usage.ts";
 import { listExchanges } from "../app/list-exchanges.ts";
 import { listRunEvents } from "../app/list-run-events.ts";
 import { listRuns } from "../app/list-runs.ts";
 import { waitRun } from "../app/wait-run.ts";
+import { waitRuns } from "../app/wait-runs.ts";
 import { type WatchRequest, watchRun } from "../app/watch-run.ts";
 import { clampPageSize } from "../domain/page-size.ts";
+import type { UsagePosition } from "../domain/usage-report.ts";
 import { toExchangeMessage } from "./convert/exchange.ts";
 import { toRunMessage, toRunStates } from "./convert/run.ts";
 import { toRunEventMessage, toWatchMessage } from "./convert/run-event.ts";
 import { durationMs } from "./convert/time.ts";
+import { toUsageQuery, toUsageRow } from "./convert/usage.ts";
 import { openPageToken, sealPageToken } from "./page-token.ts";
 import { principalOf } from "./principal.ts";
 import { waitTimeMs } from "./wait-time.ts";
@@ -54,6 +58,15 @@ export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceIm
       return { run: toRunMessage(run), result: reached ? WaitResult.REACHED : WaitResult.EXPIRED };
     },
 
+    async waitRuns({ runIds, count, waitTimeout }, context) {
+      const timeoutMs = waitTimeMs(context, waitTimeout, runWait);
+      const { signal } = context;
+      const wanted = { runIds: runIds.map(toId), timeoutMs, signal, ...(count !== undefined && { count }) };
+      const { runs, reached, ended } = await waitRuns(app, principalOf(context), wanted);
+      const result = reached ? WaitResult.REACHED : WaitResult.EXPIRED;
+      return { runs: runs.map(toRunMessage), result, endedCount: ended };
+    },
+
     async *watchRun(request, context) {
       const watch: WatchRequest = {
         runId: toId(request.runId),
@@ -84,7 +97,19 @@ export function runService(app: App, doors: { pageTokenKey: Buffer }): ServiceIm
 
     async cancelRun({ requestId, runId, reason }, context) {
       const result = await cancelRun(app, principalOf(context), { requestId, runId: toId(runId), reason });
-      return { run: toRunMessage(result.run), deduplicated: result.deduplicated };
+      const { run, deduplicated, descendantRunIds } = result;
+      return { run: toRunMessage(run), deduplicated, descendantRunIds: [...descendantRunIds] };
+    },
+
+    async getUsage(request, context) {
+      const query = toUsageQuery(request);
+      const after = toUsagePosition(doors.pageTokenKey, request.pageToken, query);
+      const pageSize = clampPageSize(request.pageSize);
+      const { rows, next } = await getUsage(app, principalOf(context), { ...query, pageSize }, after);
+      return {
+        rows: rows.map(toUsageRow),
+        nextPageToken: next === undefined ? "" : sealPageToken(doors.pageTokenKey, { query, position: next }),
+      };
     },
 
     async getExchange({ exchangeId }, context) {
@@ -132,4 +157,8 @@ function toPosition(key: Buffer, token: string, query: unknown): bigint | undefi
   if (token === "") return undefined;
   const position = openPageToken(key, token, query) as { before: string };
   return BigInt(position.before);
+}
+
+function toUsagePosition(key: Buffer, token: string, query: unknown): UsagePosition | undefined {
+  return token === "" ? undefined : (openPageToken(key, token, query) as UsagePosition);
 }

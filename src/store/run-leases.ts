@@ -157,7 +157,7 @@ export function lostLeasesStatement(now: Date, limit: number) {
     limit ${limit}`;
 }
 
-/** Runs past their deadline, held or waiting for another attempt, and held runs asked to end before `cancelBefore`. */
+/** Runs past their deadline, held or queued, and held runs asked to end before `cancelBefore`. */
 export async function listOverdueRuns(db: Db, now: Date, cancelBefore: Date, limit: number): Promise<string[]> {
   const { rows } = await overdueRunsStatement(now, cancelBefore, limit).execute(db);
   return rows.map((row) => row.run_id);
@@ -168,7 +168,7 @@ export function overdueRunsStatement(now: Date, cancelBefore: Date, limit: numbe
     (select run_id from runs where lease_token is not null and (deadline_at <= ${now} or cancel_requested_at <= ${cancelBefore})
      limit ${limit})
     union all
-    (select run_id from runs where state = 1 and deadline_at is not null and deadline_at <= ${now}
+    (select run_id from runs where state in (0, 1) and deadline_at is not null and deadline_at <= ${now}
      order by deadline_at limit ${limit})`;
 }
 

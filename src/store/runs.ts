@@ -3,6 +3,7 @@ import type { StepName } from "../domain/exchange/state.ts";
 import type { Provenance, Usage } from "../domain/message.ts";
 import type { ModelUsed, Run, RunError, RunErrorCode, RunExchange, RunState, TerminalState } from "../domain/run.ts";
 import type { Db, RunTable, Tx } from "./database.ts";
+import { countUsage } from "./usage-days.ts";
 
 /** State as stored: the place in this list. */
 const runStates = [
@@ -124,7 +125,7 @@ export interface RunEnding {
 /**
  * Writes the terminal state, once: returns false and changes nothing when the run has ended before.
  * The lease ends with it. `endedLeaseToken` is the lease whose holder is told this end when it asks; unset for a lease
- * that was lost, whose holder is refused.
+ * that was lost, whose holder is refused. The usage of its session's day counts the run in the same statement (C72).
  */
 export async function writeRunEnd(
   tx: Tx,
@@ -133,7 +134,7 @@ export async function writeRunEnd(
   endedLeaseToken: string | undefined,
   now: Date,
 ): Promise<boolean> {
-  const result = await tx
+  const ended = tx
     .updateTable("runs")
     .set({
       state: toStateNumber(ending.state),
@@ -151,8 +152,9 @@ export async function writeRunEnd(
     })
     .where("id", "=", run)
     .where("ended_at", "is", null)
-    .executeTakeFirst();
-  return result.numUpdatedRows === 1n;
+    .returningAll();
+  const result = await countUsage(ended).execute(tx);
+  return result.numAffectedRows === 1n;
 }
 
 /** Columns of a run nobody holds. */

@@ -181,8 +181,14 @@ export async function insertSessionIfAbsent(tx: Tx, fields: NewSession, now: Dat
   return toSession(row);
 }
 
-/** Brings an archived session back (C16). */
+/** Brings an archived session back (C16). A sub-agent is archived again when nothing more happens in it (S6.13). */
 export async function reactivateSession(tx: Tx, id: bigint, now: Date): Promise<Session> {
+  await tx
+    .updateTable("spawns")
+    .set({ swept_at: null })
+    .where("child", "=", id)
+    .where("swept_at", "is not", null)
+    .execute();
   return changeSession(tx, id, { state: 1, archived_at: null, updated_at: notBefore(now) });
 }
 
