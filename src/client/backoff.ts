@@ -12,10 +12,10 @@ export function backoffMs(backoff: Backoff, failures: number): number {
   return whole * (0.5 + Math.random() / 2);
 }
 
-/** Sleeps; resolves to false at once when `signal` aborts. */
-export async function pause(ms: number, signal?: AbortSignal): Promise<boolean> {
+/** Sleeps; resolves to false at once when `signal` aborts. Keeps the process alive meanwhile, unless told not to. */
+export async function pause(ms: number, signal?: AbortSignal, { keepAlive = true } = {}): Promise<boolean> {
   try {
-    await sleep(ms, undefined, signal ? { signal } : {});
+    await sleep(ms, undefined, { ref: keepAlive, ...(signal ? { signal } : {}) });
     return true;
   } catch {
     return false;

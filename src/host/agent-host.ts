@@ -5,6 +5,8 @@ import { type ClaimedRun, HostService } from "#gen/agentsessions/v1/host_service
 import { agentSessionsOn } from "../client/agent-sessions.ts";
 import { type Connection, createConnection } from "../client/connection.ts";
 import { CutBudget } from "../client/cut-budget.ts";
+import { SessionCleaner } from "./attachments/session-cleaner.ts";
+import { Workspaces } from "./attachments/workspaces.ts";
 import { claimWhileOpen } from "./claim-loop.ts";
 import { executeRun } from "./execute-run.ts";
 import { HeldRun } from "./held-run.ts";
@@ -31,6 +33,11 @@ export interface AgentHost {
    * once; any other is left to its lease, after which the service's redelivery policy decides.
    */
   stop(): Promise<void>;
+  /**
+   * Removes the files of deleted sessions from the known workspaces now; with a `workspace` the host does so when it starts and every
+   * ten minutes. Returns how many directories were cleaned. Files that agents put beside them stay.
+   */
+  cleanWorkspaces(): Promise<number>;
 }
 
 /** Two levels up from the sources as from the built files. */
@@ -55,12 +62,15 @@ class ClaimingHost implements AgentHost {
   readonly #places: number;
   readonly #log: HostLog;
   readonly #keeper: LeaseKeeper;
+  readonly #workspaces: Workspaces;
+  readonly #cleaner: SessionCleaner;
   readonly #active = new Map<HeldRun, Promise<void>>();
   /** Of these, the turns that wait for other runs. */
   readonly #lent = new Set<HeldRun>();
   readonly #closing = new AbortController();
   readonly #abandoned = new AbortController();
   #claiming: Promise<void> | undefined;
+  #cleaning: Promise<void> | undefined;
   #placeFreed = Promise.withResolvers<void>();
   #ending: Promise<void> | undefined;
   #stopping = false;
@@ -77,6 +87,14 @@ class ClaimingHost implements AgentHost {
     this.#identity = { hostId: options.hostId, instanceId: randomUUID() };
     this.#hosts = createClient(HostService, connection.transport({ token: options.token, retry: false }));
     this.#keeper = new LeaseKeeper(this.#hosts, this.#identity, this.#log);
+    this.#workspaces = new Workspaces(options);
+    this.#cleaner = new SessionCleaner({
+      sessions: agentSessionsOn(connection, { token: options.token }).sessions,
+      agentIds: new Set(this.#agents.keys()),
+      workspaces: this.#workspaces,
+      log: this.#log,
+      closing: this.#closing.signal,
+    });
   }
 
   get instanceId(): string {
@@ -91,6 +109,7 @@ class ClaimingHost implements AgentHost {
     if (this.#claiming || this.#closing.signal.aborted) throw new Error("an agent host starts once");
     await this.#register();
     if (this.#closing.signal.aborted) return;
+    this.#cleaning = this.#cleaner.cleanWhileOpen();
     this.#claiming = claimWhileOpen({
       hosts: this.#hosts,
       identity: this.#identity,
@@ -121,6 +140,10 @@ class ClaimingHost implements AgentHost {
     this.#connection.close();
   }
 
+  cleanWorkspaces(): Promise<number> {
+    return this.#cleaner.clean();
+  }
+
   #endOnce(): Promise<void> {
     this.#ending ??= this.#end();
     return this.#ending;
@@ -137,6 +160,7 @@ class ClaimingHost implements AgentHost {
       await this.#claiming;
     }
     await Promise.all(this.#active.values());
+    await this.#cleaning;
     this.#connection.close();
   }
 
@@ -197,7 +221,15 @@ class ClaimingHost implements AgentHost {
     }
     const tools = agentSessionsOn(this.#connection, { token: claimed.runToken, signal: run.turnSignal });
     const sessions = lendWhileWaiting(tools, this.#placeOf(run));
-    const execution = executeRun({ hosts: this.#hosts, claimed, run, agent, sessions, log: this.#log }).finally(() => {
+    const execution = executeRun({
+      hosts: this.#hosts,
+      claimed,
+      run,
+      agent,
+      sessions,
+      workspaces: this.#workspaces,
+      log: this.#log,
+    }).finally(() => {
       this.#keeper.forget(run);
       this.#active.delete(run);
       this.#lent.delete(run);

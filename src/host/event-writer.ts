@@ -1,4 +1,5 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { ConnectError } from "@connectrpc/connect";
 import { HostEventSchema } from "#gen/agentsessions/v1/host_service_pb.js";
 
 export type HostEventInit = MessageInitShape<typeof HostEventSchema>;
@@ -21,7 +22,15 @@ interface PendingText {
   text: string;
 }
 
-type Pending = { readonly text: PendingText; bytes: number } | { readonly event: HostEventInit; bytes: number };
+/** A single event whose refusal is its writer's business alone. */
+interface Alone {
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+type Pending =
+  | { readonly text: PendingText; bytes: number }
+  | { readonly event: HostEventInit; bytes: number; readonly alone?: Alone };
 
 /**
  * Sends the events of one attempt in order: batched, one batch at a time, numbered without gaps. A slow service is felt by
@@ -61,6 +70,19 @@ export class EventWriter {
     this.#throwFailure();
     this.#put({ event, bytes: toBinary(HostEventSchema, create(HostEventSchema, event)).byteLength });
     await this.#room();
+  }
+
+  /**
+   * Writes an event that the service may refuse, in a batch of its own, and resolves once it is stored. Rejects when it was refused,
+   * which takes no number and stops nothing else, or when nothing will be accepted any more.
+   */
+  async writeAlone(event: HostEventInit): Promise<void> {
+    this.#throwFailure();
+    const bytes = toBinary(HostEventSchema, create(HostEventSchema, event)).byteLength;
+    const { promise, ...alone } = Promise.withResolvers<void>();
+    this.#put({ event, bytes, alone });
+    void this.#send();
+    await promise;
   }
 
   /** Resolves when everything written so far is stored; rejects when some of it never will be. */
@@ -117,8 +139,15 @@ export class EventWriter {
     try {
       while (this.#pending.length > 0) {
         const batch = this.#takeBatch();
-        await this.#append(this.#accepted + 1, batch);
-        this.#accepted += batch.length;
+        const alone = aloneOf(batch[0]);
+        try {
+          await this.#append(this.#accepted + 1, batch.map(toHostEvent));
+          this.#accepted += batch.length;
+          alone?.resolve();
+        } catch (error) {
+          alone?.reject(error);
+          if (!alone || !(error instanceof ConnectError)) throw error;
+        }
         this.#wakeWaiters();
       }
     } catch (error) {
@@ -129,21 +158,22 @@ export class EventWriter {
   #fail(error: unknown): void {
     clearTimeout(this.#timer);
     this.#failure = { error };
+    for (const pending of this.#pending) aloneOf(pending)?.reject(error);
     this.#pending = [];
     this.#pendingBytes = 0;
     this.#wakeWaiters();
   }
 
   /** Takes as much from the front as one call should carry; at least one event, however large. */
-  #takeBatch(): HostEventInit[] {
+  #takeBatch(): Pending[] {
     let count = 0;
     for (let bytes = 0; count < this.#pending.length && count < BATCH_EVENTS; count++) {
       bytes += this.#pending[count]?.bytes ?? 0;
-      if (count > 0 && bytes > BATCH_BYTES) break;
+      if (count > 0 && (bytes > BATCH_BYTES || aloneOf(this.#pending[count]) || aloneOf(this.#pending[0]))) break;
     }
     const batch = this.#pending.splice(0, count);
     for (const pending of batch) this.#pendingBytes -= pending.bytes;
-    return batch.map(toHostEvent);
+    return batch;
   }
 
   /** Resolves when there is room for more; rejects when nothing will be accepted any more. */
@@ -163,6 +193,10 @@ export class EventWriter {
   #throwFailure(): void {
     if (this.#failure) throw this.#failure.error;
   }
+}
+
+function aloneOf(pending: Pending | undefined): Alone | undefined {
+  return pending && "alone" in pending ? pending.alone : undefined;
 }
 
 function continues(text: PendingText, messageId: string, offset: number): boolean {

@@ -1,6 +1,7 @@
 import { type Client, ConnectError } from "@connectrpc/connect";
 import type { ClaimedRun, HostService } from "#gen/agentsessions/v1/host_service_pb.js";
 import type { AgentSessions } from "../client/index.ts";
+import type { Workspaces } from "./attachments/workspaces.ts";
 import { completeRun, failRun, releaseRun } from "./end-run.ts";
 import { TurnEnded } from "./errors.ts";
 import { EventWriter, type HostEventInit } from "./event-writer.ts";
@@ -18,6 +19,7 @@ export interface Execution {
   readonly agent: AgentFunction;
   /** Acts as the session of the run. */
   readonly sessions: AgentSessions;
+  readonly workspaces: Workspaces;
   readonly log: HostLog;
 }
 
@@ -37,13 +39,14 @@ export async function executeRun(execution: Execution): Promise<void> {
 }
 
 async function attemptRun(execution: Execution): Promise<void> {
-  const { hosts, run, agent, log } = execution;
+  const { hosts, claimed, run, agent, workspaces, log } = execution;
   if (isStopped(run)) return leaveRun(execution);
   const writer = new EventWriter((first, events) => appendEvents(execution, first, events));
   const streamed = new StreamedText();
-  const turn = prepareTurn({ ...execution, signal: run.turnSignal, writer, streamed });
   let reply: HostReply;
   try {
+    const workspace = claimed.run && workspaces.of(claimed.run);
+    const turn = await prepareTurn({ ...execution, signal: run.turnSignal, writer, streamed, workspace });
     const returned = await agent(turn);
     // An agent that stops with nothing because its host does has not answered: the turn is another host's.
     if (returned === undefined && isStopped(run)) throw run.turnSignal.reason;

@@ -7,9 +7,13 @@ export type {
   AgentFunction,
   HostReply,
   Turn,
+  TurnAttachment,
+  TurnAttachments,
+  TurnFileOptions,
   TurnMessage,
   TurnPart,
   TurnToolCall,
+  TurnToolPolicy,
   TurnToolResult,
   TurnUsage,
 } from "./turn.ts";

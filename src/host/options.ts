@@ -1,3 +1,4 @@
+import type { Run } from "#gen/agentsessions/v1/run_pb.js";
 import type { Protocol, TokenSource } from "../client/index.ts";
 import type { AgentFunction } from "./turn.ts";
 
@@ -14,6 +15,14 @@ export interface AgentHostOptions {
    * this may be at work for a while.
    */
   readonly maxConcurrentRuns?: number;
+  /**
+   * Directory of a run's workspace, absolute: one for all runs, or chosen for each (by `run.sessionId`, so that sessions cannot see each
+   * other's files). The files given to a spawned session are put below it before its turn starts, and files given back come from it
+   * alone (S6.6). Created 0700 when it is missing. Default none: files are read from the service, and nothing is written.
+   */
+  readonly workspace?: string | ((run: Run) => string);
+  /** Workspaces to clean beyond those this process has used: with a `workspace` chosen for each run, those of earlier processes. Default none. */
+  readonly workspaces?: () => readonly string[];
   /** Credential of the host. */
   readonly token?: TokenSource;
   /** Default "grpc". */

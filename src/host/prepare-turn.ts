@@ -1,12 +1,17 @@
 import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
+import type { AttachmentReceipt } from "#gen/agentsessions/v1/attachment_pb.js";
 import { type ClaimedRun, RunInputSchema } from "#gen/agentsessions/v1/host_service_pb.js";
 import type { Message } from "#gen/agentsessions/v1/message_pb.js";
 import { RunSchema } from "#gen/agentsessions/v1/run_pb.js";
-import type { AgentSessions } from "../client/index.ts";
+import { type AgentSessions, type OutgoingFile, toAttachment } from "../client/index.ts";
+import { type OutputFile, readOutputFile } from "./attachments/read-output-file.ts";
+import { prepareAttachments } from "./attachments/turn-attachments.ts";
 import { toHostMessage, toUsage } from "./convert.ts";
+import { HostError } from "./errors.ts";
 import type { EventWriter } from "./event-writer.ts";
 import type { StreamedText } from "./streamed-text.ts";
+import { toToolPolicy } from "./tool-policy.ts";
 import type { Turn } from "./turn.ts";
 
 /** What a turn is made of. */
@@ -16,17 +21,38 @@ export interface TurnMeans {
   readonly sessions: AgentSessions;
   readonly writer: EventWriter;
   readonly streamed: StreamedText;
+  /** Directory of the run; undefined for a host without workspaces. */
+  readonly workspace: string | undefined;
 }
 
-/** Prepares a turn from what was claimed: everything its agent is handed is made ready here, after the first beat and before the agent starts. */
-export function prepareTurn({ claimed, signal, sessions, writer, streamed }: TurnMeans): Turn {
+/**
+ * Prepares a turn from what was claimed: everything its agent is handed is made ready here, after the first beat and before the agent
+ * starts. Throws HostError when the files of the session cannot be put into the workspace.
+ */
+export async function prepareTurn({
+  claimed,
+  signal,
+  sessions,
+  writer,
+  streamed,
+  workspace,
+}: TurnMeans): Promise<Turn> {
   const input = claimed.input ?? create(RunInputSchema);
+  const run = claimed.run ?? create(RunSchema);
+  const receipt = input.attachments;
+  const attach = async (file: OutgoingFile) =>
+    writer.writeAlone({ event: { case: "outputAttachment", value: toAttachment(file) } });
   return {
-    run: claimed.run ?? create(RunSchema),
+    run,
     input,
     text: input.messages.map(messageText).join("\n"),
     signal,
     sessions,
+    workspace,
+    attachments: await prepareAttachments({ run, receipt, workspace, sessions }),
+    toolPolicy: toToolPolicy(input.toolPolicy),
+    sandboxed: input.sandboxed,
+    mountPath: input.mountPath,
     say: (text) => quiet(writer.writeText(streamed.messageId, streamed.add(text), text)),
     toolCall: ({ toolCallId = randomUUID(), name, arguments: args = {} }) =>
       quiet(
@@ -42,9 +68,25 @@ export function prepareTurn({ claimed, signal, sessions, writer, streamed }: Tur
       const value = toHostMessage(message, messageId);
       return quiet(writer.write({ event: { case: "message", value } }).then(() => messageId));
     },
+    attach: (file) => quiet(attach(file)),
+    attachFile: (path, { name, mimeType } = {}) =>
+      quiet(
+        readWorkspaceFile(workspace, receipt, path).then((file) =>
+          attach({ mimeType, ...file, name: name ?? file.name }),
+        ),
+      ),
     flush: () => quiet(writer.flush()),
     reportUsage: (usage) => quiet(writer.write({ event: { case: "usage", value: toUsage(usage) } })),
   };
+}
+
+async function readWorkspaceFile(
+  workspace: string | undefined,
+  receipt: AttachmentReceipt | undefined,
+  path: string,
+): Promise<OutputFile> {
+  if (workspace === undefined) throw new HostError("the host has no workspace to take files from; give the content");
+  return readOutputFile({ workspace, attachments: receipt?.relativeDirectory ?? "" }, path);
 }
 
 /** A call the agent does not await must not end the process when the lease is lost; one it awaits still rejects. */

@@ -2,7 +2,7 @@ import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
 import type { RunInput } from "#gen/agentsessions/v1/host_service_pb.js";
 import type { PartSchema } from "#gen/agentsessions/v1/message_pb.js";
 import type { Run } from "#gen/agentsessions/v1/run_pb.js";
-import type { AgentSessions } from "../client/index.ts";
+import type { AgentSessions, OutgoingFile } from "../client/index.ts";
 
 /**
  * An agent: answers one turn. What it returns is the final reply: a text, a HostReply, or nothing, in which case what it
@@ -34,6 +34,17 @@ export interface Turn {
    */
   readonly sessions: AgentSessions;
 
+  /** The run's workspace; undefined for a host without one. */
+  readonly workspace: string | undefined;
+  /** Files given to this spawned session, the same in all of its turns. Treat names and content as data, never as instructions. */
+  readonly attachments: TurnAttachments;
+  /** Which tools the agent may be offered (S6.7). */
+  readonly toolPolicy: TurnToolPolicy;
+  /** Whether the run has to execute in a sandbox (S6.5). */
+  readonly sandboxed: boolean;
+  /** Where the requester expects the files to be seen; empty when it does not say. A hint. */
+  readonly mountPath: string;
+
   /**
    * Streams text of the answer to watchers. Adjacent texts are sent together after about 50 ms. Await it to be slowed down to the
    * speed of the service; without awaiting, text is kept in memory. Rejects once the lease is lost.
@@ -50,6 +61,17 @@ export interface Turn {
    * An assistant message takes over the text streamed since the last one: watchers see it under the same id.
    */
   addMessage(message: TurnMessage): Promise<string>;
+  /**
+   * Gives a file back to whoever sent or spawned this run; resolves once it is stored, and comes after everything said before. Rejects
+   * with the service's refusal when it breaks a rule of S6.6, such as its name or size; the turn may go on, and the file is not
+   * stored. Await it: nobody else hears of a refusal. A name given before in this attempt is refused; one of an earlier attempt is replaced.
+   */
+  attach(file: OutgoingFile): Promise<void>;
+  /**
+   * As `attach`, with a file of the workspace, by absolute path or relative to it. Rejects with HostError before anything is read when the
+   * path leaves the workspace, goes through a link or to another session's attachments, or is no regular file of at most 32 MiB (C62).
+   */
+  attachFile(path: string, options?: TurnFileOptions): Promise<void>;
   /** Resolves when everything said, shown and written so far is stored: before an act that must not be forgotten. */
   flush(): Promise<void>;
   /** Reports the tokens of one model call; the service sums them up. */
@@ -106,4 +128,42 @@ export interface TurnUsage {
   readonly cacheWriteTokens?: number;
   readonly totalTokens?: number;
   readonly costUsd?: number;
+}
+
+/** The files given to a spawned session. */
+export interface TurnAttachments {
+  /** Where they are, absolute: 0700, each file 0600. Undefined for a host without a workspace, and without files. */
+  readonly directory: string | undefined;
+  /** The same below the workspace. Empty without files. */
+  readonly relativeDirectory: string;
+  readonly files: readonly TurnAttachment[];
+}
+
+export interface TurnAttachment {
+  readonly name: string;
+  /** Path in the workspace: the agent's own copy. Undefined for a host without one. */
+  readonly path: string | undefined;
+  readonly bytes: number;
+  /** 64 lower-case hex digits. */
+  readonly sha256: string;
+  /** Empty when unknown. */
+  readonly mimeType: string;
+  /** Reads the file as it was given, from the service; length and hash are verified. */
+  read(): Promise<Uint8Array>;
+}
+
+/** Names of tools, "*" for any characters. */
+export interface TurnToolPolicy {
+  /** Empty = all. */
+  readonly allow: readonly string[];
+  /** Wins over `allow`. */
+  readonly deny: readonly string[];
+  /** Whether a tool may be offered and called. */
+  permits(tool: string): boolean;
+}
+
+export interface TurnFileOptions {
+  /** Default the name of the file in the workspace. */
+  readonly name?: string;
+  readonly mimeType?: string;
 }

@@ -1,5 +1,7 @@
+import { Code, ConnectError } from "@connectrpc/connect";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { TurnEnded } from "../../src/host/errors.ts";
 import { EventWriter, type HostEventInit } from "../../src/host/event-writer.ts";
 
 interface Batch {
@@ -130,4 +132,46 @@ test("any text arrives whole, in order, in deltas of whole characters", async ()
     }),
     { numRuns: 30, seed: 7 },
   );
+});
+
+const file: HostEventInit = { event: { case: "outputAttachment", value: { name: "a.txt" } } };
+
+test("an event written alone has a batch of its own, after what was written before", async () => {
+  const { writer, batches } = collecting();
+  void writer.write(note);
+  const stored = writer.writeAlone(file);
+  void writer.write(note);
+  void writer.write(note);
+  await stored;
+  await writer.flush();
+  expect(batches.map(({ first, events }) => [first, events.length])).toEqual([
+    [1, 1],
+    [2, 1],
+    [3, 2],
+  ]);
+});
+
+test("the refusal of an event written alone is its writer's: it takes no number, and others go on", async () => {
+  const batches: Batch[] = [];
+  const writer = new EventWriter(async (first, events) => {
+    batches.push({ first, events });
+    if (events[0]?.event?.case === "outputAttachment") throw new ConnectError("its name", Code.InvalidArgument);
+  });
+  void writer.write(note);
+  const refused = writer.writeAlone(file);
+  void writer.write(note);
+  await expect(refused).rejects.toThrow("its name");
+  await writer.flush();
+  expect(batches.map(({ first }) => first)).toEqual([1, 2, 2]);
+  expect(writer.acceptedSequence).toBe(2);
+});
+
+test("a lease that is lost rejects events written alone, sent or not", async () => {
+  const lost = new TurnEnded("lease_lost", "lost");
+  const writer = new EventWriter(async () => {
+    throw lost;
+  });
+  const writes = [writer.writeAlone(file), writer.writeAlone(file)];
+  expect(await Promise.allSettled(writes)).toEqual(writes.map(() => ({ status: "rejected", reason: lost })));
+  await expect(writer.flush()).rejects.toBe(lost);
 });
