@@ -2,11 +2,12 @@ import type { Command } from "commander";
 import { exchangeStory } from "./demo/exchange-story.ts";
 import { importStory } from "./demo/import-story.ts";
 import { sendStory } from "./demo/send-story.ts";
+import { spawnStory } from "./demo/spawn-story.ts";
 import { openTheatre, StoryFailed } from "./demo/stage.ts";
 import type { Story } from "./demo/story.ts";
 import { CommandError, usageExitCode } from "./exit.ts";
 
-const STORIES: readonly Story[] = [sendStory, exchangeStory, importStory];
+const STORIES: readonly Story[] = [sendStory, exchangeStory, spawnStory, importStory];
 
 /** `agentsessions demo` */
 export function addDemoCommand(program: Command): void {

@@ -64,6 +64,26 @@ test("the story send is told as it happens, and leaves nothing behind", { timeou
   await expectNothingLeft();
 });
 
+test("the story spawn shows receipts, announces and the file back, and leaves nothing behind", {
+  timeout: 60_000,
+}, async () => {
+  const demo = startDemo("spawn");
+  expect(await demo.exitCode, demo.printed()).toBe(0);
+  const said = demo.printed();
+  for (const part of [
+    '[quill] spawns "tides": tides.csv, 34 bytes, sha256 0c19f5036cf1…',
+    "[quill] after 1.5 s",
+    "tides COMPLETED, storms COMPLETED, log TIMED_OUT",
+    "Status: timed out",
+    "Status: completed",
+    "SKIPPED, since it said ANNOUNCE_SKIP",
+    'summary.txt, 38 bytes, sha256 a31f9239bff6…: "3 piers, highest water 21:40 at pier 3"',
+  ]) {
+    expect(said).toContain(part);
+  }
+  await expectNothingLeft();
+});
+
 test("an unknown story is refused with the names there are", async () => {
   const demo = startDemo("sned");
   expect(await demo.exitCode).toBe(2);

@@ -1,8 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   type AgentSessions,
-  ChatType,
-  carryDeliveries,
   type Exchange,
   Exchange_AnnounceOutcome,
   Exchange_EndReason,
@@ -10,9 +8,9 @@ import {
 } from "../../client/index.ts";
 import type { Turn } from "../../host/index.ts";
 import type { Stage, Story } from "./story.ts";
+import { openTerminal } from "./terminal.ts";
 
 const HERON = "agent:heron:main";
-const CHANNEL = "terminal";
 const QUESTION = "Is Sue's boat ready for Saturday?";
 const ANNOUNCE = "Your boat is ready for Saturday: new ropes, full tank.";
 const tries = 400;
@@ -23,7 +21,7 @@ export const exchangeStory: Story = {
   summary: "heron asks lark, the two take turns until one has enough, and lark tells its person in a terminal",
   async run(stage: Stage) {
     await stage.startHost({ hostId: "exchange-story", agents: { heron, lark } });
-    const terminal = openTerminal(stage);
+    const terminal = openTerminal(stage, { connectorId: "exchange-story-terminal", person: "sue", agentId: "lark" });
     try {
       const session = await terminal.type("Hi, it's Sue.");
       stage.check(
@@ -66,49 +64,6 @@ async function lark(turn: Turn): Promise<string> {
 
 function answerPerson({ run }: Turn): string {
   return run.exchangeStep === "announce" ? ANNOUNCE : "Hello Sue, I am lark.";
-}
-
-interface Terminal {
-  /** Everything shown so far. */
-  readonly lines: readonly string[];
-  /** Types a line; returns the session that it went to. */
-  type(text: string): Promise<string>;
-  /** Whether a line is shown within some seconds. */
-  shows(text: string): Promise<boolean>;
-  close(): Promise<void>;
-}
-
-/** A terminal as a channel, with one person in front of it. */
-function openTerminal({ client, tell }: Stage): Terminal {
-  const lines: string[] = [];
-  const end = new AbortController();
-  const carrying = carryDeliveries(client.channels, {
-    connectorId: "exchange-story-terminal",
-    channels: [{ channel: CHANNEL }],
-    post: async ({ text }) => {
-      lines.push(text);
-      tell(`  [terminal] lark: ${text}`);
-      return undefined;
-    },
-    signal: end.signal,
-  });
-  return {
-    lines,
-    async type(text) {
-      tell(`  [terminal] sue: ${text}`);
-      const chat = { channel: CHANNEL, chatType: ChatType.DIRECT, chatId: "sue", senderId: "sue", agentId: "lark" };
-      const { sessionKey } = await client.channels.receiveMessage({ ...chat, providerMessageId: "line-1", text });
-      return sessionKey;
-    },
-    async shows(text) {
-      for (let n = 0; n < tries && !lines.includes(text); n++) await sleep(50);
-      return lines.includes(text);
-    },
-    async close() {
-      end.abort();
-      await carrying;
-    },
-  };
 }
 
 /** The newest exchange that heron asked for, once its announce has arrived. */

@@ -9,7 +9,9 @@ import type { Stage, StageServer, Story } from "./story.ts";
 
 /** Agents that stories may use; `main` is the default one. By default none would reach another one's sessions. */
 const CONFIG = {
-  agents: { list: [{ id: "main", default: true }, ...["nova", "otter", "heron", "lark"].map((id) => ({ id }))] },
+  agents: {
+    list: [{ id: "main", default: true }, ...["nova", "otter", "heron", "lark", "quill"].map((id) => ({ id }))],
+  },
   tools: {
     sessions: { visibility: "all" },
     agentToAgent: { enabled: true, allow: ["nova", "otter", "heron", "lark"] },
@@ -44,15 +46,17 @@ export async function openTheatre(open: AsyncDisposableStack, print: (text: stri
   const process = startServerProcess(dataDir, configFile);
   open.defer(() => process.stop());
   const server = { baseUrl: await process.baseUrl, dataDir, runCli };
-  return { play: (story) => playStory(story, server, print, open) };
+  return { play: (story) => playStory(story, { server, directory, print, open }) };
 }
 
-async function playStory(
-  story: Story,
-  server: StageServer,
-  print: (text: string) => void,
-  open: AsyncDisposableStack,
-): Promise<void> {
+interface Setting {
+  readonly server: StageServer;
+  readonly directory: string;
+  readonly print: (text: string) => void;
+  readonly open: AsyncDisposableStack;
+}
+
+async function playStory(story: Story, { server, directory, print, open }: Setting): Promise<void> {
   const client = createAgentSessions({ baseUrl: server.baseUrl });
   const hosts: AgentHost[] = [];
   const end = async () => {
@@ -64,6 +68,7 @@ async function playStory(
   const stage: Stage = {
     server,
     client,
+    directory: join(directory, story.name),
     ...lines,
     check(holds, what) {
       if (!holds) throw new StoryFailed(what);

@@ -20,6 +20,8 @@ export interface Stage {
   readonly server: StageServer;
   /** A client of that server, acting as an operator. */
   readonly client: AgentSessions;
+  /** Path for a directory of the story's own; what is there when the demo ends is removed. */
+  readonly directory: string;
   /** Prints one line of the story. */
   tell(line: string): void;
   /** Prints part of a line, for text that streams; `tell` starts a new line after it. */
