@@ -1,15 +1,21 @@
-import { agentConfig } from "../config/schema.ts";
+import { agentConfig, isSandboxed } from "../config/schema.ts";
+import type { AttachmentReceipt } from "../domain/attachments.ts";
 import type { Message } from "../domain/message.ts";
 import { sendContext } from "../domain/prompts.ts";
 import type { Run, RunView } from "../domain/run.ts";
 import type { Session } from "../domain/session.ts";
 import { channelOf } from "../domain/session-channel.ts";
+import { isSubagentKey } from "../domain/session-key.ts";
+import type { ToolPolicy } from "../domain/tool-policy.ts";
 import { findMessage, listRunMessages } from "../store/messages.ts";
 import { findSessionById } from "../store/sessions.ts";
+import { findSpawn } from "../store/spawns.ts";
+import { findReceipt } from "./attachments.ts";
 import type { App } from "./context.ts";
 import { endDeniedRun } from "./end-denied-run.ts";
 import { leaseMs } from "./held-run.ts";
 import { runTokenOf } from "./run-token.ts";
+import { toolPolicyOf } from "./tool-policy.ts";
 
 /** A run as the host that now holds it gets it. */
 export interface ClaimedRun {
@@ -32,6 +38,12 @@ export interface RunInput {
   readonly thinkingLevel?: string;
   /** Written by earlier attempts of this run, oldest first. */
   readonly priorMessages: readonly Message[];
+  readonly toolPolicy: ToolPolicy;
+  readonly sandboxed: boolean;
+  /** Files given to a spawned session, the same for all of its runs; absent without files. */
+  readonly attachments?: AttachmentReceipt;
+  /** Where the requester expects them to be seen; a hint. */
+  readonly mountPath?: string;
 }
 
 /**
@@ -66,15 +78,24 @@ type Content = Awaited<ReturnType<typeof readContent>>;
 
 /** The reads are independent and go out together: a host is waiting. */
 async function readContent(app: App, run: Run) {
-  const [session, message, written] = await Promise.all([
+  const [session, message, written, files] = await Promise.all([
     findSessionById(app.db, run.session),
     run.inputMessageId === undefined ? undefined : findMessage(app.db, run.inputMessageId),
     run.lastSequence > eventsOfFirstClaim ? listRunMessages(app.db, run.id) : [],
+    readFiles(app, run),
   ]);
-  return { session: session!, message, written };
+  return { session: session!, message, written, ...files };
 }
 
-function toInput(app: App, run: Run, { session, message, written }: Content): RunInput {
+/** Only sessions that were spawned have files, so that claims of others cost no further look. */
+async function readFiles(app: App, run: Run): Promise<Pick<RunInput, "attachments" | "mountPath">> {
+  if (!isSubagentKey(run.sessionKey)) return {};
+  const { attachmentsDir, mountPath } = (await findSpawn(app.db, run.session)) ?? {};
+  const attachments = attachmentsDir && (await findReceipt(app.db, run.session, attachmentsDir));
+  return { ...(attachments && { attachments }), ...(mountPath !== undefined && { mountPath }) };
+}
+
+function toInput(app: App, run: Run, { session, message, written, attachments, mountPath }: Content): RunInput {
   return {
     messages: message ? [message] : [],
     injectedContext:
@@ -85,6 +106,10 @@ function toInput(app: App, run: Run, { session, message, written }: Content): Ru
       }),
     ...settingsOf(app, run, session),
     priorMessages: written.filter(({ messageId }) => messageId !== run.inputMessageId),
+    toolPolicy: toolPolicyOf(app, session),
+    sandboxed: isSandboxed(app.config, run.agentId),
+    ...(attachments && { attachments }),
+    ...(mountPath !== undefined && { mountPath }),
   };
 }
 

@@ -7,14 +7,10 @@ import type { Session, SessionRow } from "../domain/session.ts";
 import type { SessionKind } from "../domain/session-key.ts";
 import type { Scope, Visibility } from "../domain/visibility.ts";
 import { listMessageTails } from "../store/messages.ts";
-import {
-  hidesSessions,
-  listSessions as listStoredSessions,
-  nameRelatives,
-  type SessionFilter,
-} from "../store/session-list.ts";
+import { hidesSessions, listSessions as listStoredSessions, type SessionFilter } from "../store/session-list.ts";
 import type { App } from "./context.ts";
 import { describeOmitted } from "./describe-omitted.ts";
+import { viewSessions } from "./get-session.ts";
 import { redactPageFor } from "./redact-for.ts";
 import { getSession } from "./resolve-session.ts";
 import { scopeOf, visibilityOf } from "./scope.ts";
@@ -76,7 +72,7 @@ export async function listSessions(app: App, input: ListSessionsInput): Promise<
     describeHidden(app, input.principal, scope, filter),
   ]);
   const page = found.slice(0, limit);
-  const rows = await nameRelatives(app.db, page);
+  const rows = await viewSessions(app.db, page);
   const sessions = await withTails(app, input.principal, rows, Math.min(input.messageLimit, 20));
   const last = page.at(-1);
   return { sessions, ...omitted, ...(found.length > limit && last !== undefined ? { next: positionOf(last) } : {}) };

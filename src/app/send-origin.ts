@@ -27,8 +27,8 @@ export async function findSendOrigin(db: Db, principal: Principal): Promise<Send
 }
 
 /**
- * Provenance of the message (S5.6), with the chain that it goes on with or begins (C21). Fails with chain_refused when the
- * chain has gone as far as it may.
+ * Provenance of the message, or of the task of a spawn (S5.6, C69), with the chain that it goes on with or begins (C21). Fails
+ * with chain_refused when the chain has gone as far as it may.
  */
 export async function toSendProvenance(
   app: App,
@@ -36,6 +36,7 @@ export async function toSendProvenance(
   principal: Principal,
   { requester, sendersChain }: SendOrigin,
   target: string,
+  sourceTool: "sessions_send" | "sessions_spawn" = "sessions_send",
 ): Promise<Provenance> {
   if (principal.role !== "session") return { kind: "external_user" };
   const { maxChainHops: maxHops, maxChainRevisits: maxRevisits } = app.config.session.agentToAgent;
@@ -50,7 +51,7 @@ export async function toSendProvenance(
     kind: "inter_session",
     sourceSessionKey: principal.sessionKey,
     sourceSessionId: principal.sessionId,
-    sourceTool: "sessions_send",
+    sourceTool,
     ...(principal.runId === undefined ? {} : { sourceRunId: principal.runId }),
     ...(channel === "unknown" ? {} : { sourceChannel: channel }),
     chainId: sendersChain?.chainId ?? app.ids.uuid(),

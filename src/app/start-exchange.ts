@@ -26,7 +26,7 @@ export async function startExchange(app: App, tx: Tx, request: ExchangeRequest):
   const exchangeId = app.ids.uuid();
   const state = startState({
     kind,
-    requester: requester && takesTurns(requester, target) ? "session" : "none",
+    requester: requester && isSide(kind, requester, target) ? "session" : "none",
     route: route === undefined ? "none" : "known",
     maxTurns: kind === "send" ? app.config.session.agentToAgent.maxPingPongTurns : 0,
   });
@@ -53,6 +53,11 @@ export function startMessageExchange(
   { session, route, request }: { session: Session; route: DeliveryRoute | undefined; request: string },
 ): Promise<RunExchange> {
   return startExchange(app, tx, { kind: "message", target: session, request, route, chainId: app.ids.uuid(), hop: 1 });
+}
+
+/** The requester of a spawn takes no turns, but its result is reported to it whatever its kind (S6.11, C65). */
+function isSide(kind: ExchangeKind, requester: Session, target: Session): boolean {
+  return kind === "spawn" ? !isGone(requester) : takesTurns(requester, target);
 }
 
 /** Cron jobs, hooks and nodes are not drawn into a conversation (S5.7, C24), and nobody talks to itself. */

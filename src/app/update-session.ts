@@ -1,4 +1,5 @@
 import { AppError, fieldInvalid } from "../domain/errors.ts";
+import { canonicalModel, unknownModel } from "../domain/model-catalog.ts";
 import { findTextProblem } from "../domain/plain-text.ts";
 import type { Principal } from "../domain/principal.ts";
 import { etagOf, type Session, type SessionRow } from "../domain/session.ts";
@@ -23,7 +24,7 @@ export interface UpdateSessionInput {
 
 /**
  * Changes settings of a session; sends that run at the same time are not disturbed (C8). A repeat returns the session as
- * it is now. Fails with field_invalid for an empty change, with role_denied
+ * it is now. Fails with field_invalid for an empty change, with model_invalid, with role_denied
  * when a session changes its send policy, as the guard in resolve-session.ts does, and with session_superseded and etag_mismatch.
  */
 export async function updateSession(
@@ -38,7 +39,7 @@ export async function updateSession(
     const { result, deduplicated } = await replayed(app, tx, request, async () => {
       const locked = await lockCurrentSession(app, tx, principal, session, "session");
       refuseStaleEtag(locked, input.etag);
-      await updateSettings(tx, locked.id, change, app.clock.now());
+      await updateSettings(tx, locked.id, withKnownModel(app, change), app.clock.now());
       await auditAllowed(app, tx, request, { session: locked });
       return { sessionId: locked.sessionId };
     });
@@ -55,6 +56,15 @@ function checkChange(change: SessionSettingsChange): void {
     const problem = findTextProblem(value ?? "");
     if (problem !== undefined) throw fieldInvalid(`settings.${name}`, problem);
   }
+}
+
+/** An alias is stored as the name it stands for. Fails with model_invalid for a model that the catalog does not have (C46). */
+function withKnownModel({ config }: App, change: SessionSettingsChange): SessionSettingsChange {
+  const asked = change.modelOverride ?? undefined;
+  if (asked === undefined) return change;
+  const modelOverride = canonicalModel(config.models, asked);
+  if (modelOverride === undefined) throw new AppError(unknownModel(config.models, asked, "settings.model"));
+  return { ...change, modelOverride };
 }
 
 /** An agent may not lift a policy that binds it (S7.2). */

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { AGENT_PATTERN } from "../domain/agent-access.ts";
 import { authSchema } from "./auth.ts";
+import { checkCatalog } from "./catalog.ts";
 import { listenAddressRule, parseListenAddress } from "./listen-address.ts";
 import { toConfigError } from "./problems.ts";
 import { flag, oneOf, section, text, textLike, wholeNumber } from "./rules.ts";
@@ -226,6 +227,10 @@ export const configSchema = section({
       path: ["drainNoticeMs"],
       error: "less than drainGraceSeconds, so that streams end with a reason before they are cut",
     }),
+}).superRefine((config, context) => {
+  for (const { path, input, message } of checkCatalog(config)) {
+    context.addIssue({ code: "custom", path: [...path], input, message });
+  }
 });
 
 type DeepReadonly<T> = T extends readonly (infer Item)[]
@@ -255,6 +260,16 @@ export interface AgentConfig {
   readonly sandboxed: boolean;
 }
 
+/** What an agent may spawn, and what sessions get that are spawned for it when the spawn names nothing else. */
+export interface SubagentSettings {
+  /** Agents that it may spawn itself; absent = itself alone. */
+  readonly allowAgents?: readonly string[];
+  readonly model?: string;
+  readonly thinking?: string;
+  /** 0 = no limit. */
+  readonly runTimeoutSeconds: number;
+}
+
 /** What applies where no file says otherwise. */
 export function defaultConfig(): Config {
   return configSchema.parse({});
@@ -271,10 +286,30 @@ export function parseConfig(value: unknown): Config {
 export function agentConfig(config: Config, id: string): AgentConfig | undefined {
   const agent = config.agents.list.find((entry) => entry.id === id);
   if (agent === undefined) return undefined;
-  const { sandbox, default: isDefault, ...own } = agent;
-  const { sandbox: sandboxDefaults, ...defaults } = config.agents.defaults;
-  const sandboxed = (sandbox?.mode ?? sandboxDefaults.mode) === "all";
-  return { ...defaults, ...own, default: isDefault === true, sandboxed };
+  const { defaults } = config.agents;
+  const { name, model = defaults.model, thinking = defaults.thinking } = agent;
+  return {
+    id,
+    default: agent.default === true,
+    runTimeoutSeconds: agent.runTimeoutSeconds ?? defaults.runTimeoutSeconds,
+    sandboxed: (agent.sandbox?.mode ?? defaults.sandbox.mode) === "all",
+    ...(name !== undefined && { name }),
+    ...(model !== undefined && { model }),
+    ...(thinking !== undefined && { thinking }),
+  };
+}
+
+/** What is configured about an agent and spawning; model and thinking level are absent where those of the agent apply (S6.1). */
+export function subagentSettings(config: Config, agentId: string): SubagentSettings {
+  const { model, thinking, runTimeoutSeconds } = config.agents.defaults.subagents;
+  const own = config.agents.list.find(({ id }) => id === agentId)?.subagents;
+  const chosen = { model: own?.model ?? model, thinking: own?.thinking ?? thinking };
+  return {
+    runTimeoutSeconds,
+    ...(own?.allowAgents && { allowAgents: own.allowAgents }),
+    ...(chosen.model !== undefined && { model: chosen.model }),
+    ...(chosen.thinking !== undefined && { thinking: chosen.thinking }),
+  };
 }
 
 /** Whether runs of an agent execute in a sandbox. Of an agent that is not configured nobody knows: it counts as sandboxed (S6.5). */

@@ -48,7 +48,7 @@ export type ErrorFacts =
   | { kind: "spawn_agent_not_allowed"; agentId: string; allowed: readonly string[]; setting: string }
   | { kind: "sandbox_escape_denied"; agentId: string; requesterAgentId: string }
   | { kind: "sandbox_required"; agentId: string }
-  | { kind: "model_invalid"; model: string; models: readonly string[] }
+  | { kind: "model_invalid"; field: string; model: string; models: readonly string[] }
   | { kind: "thinking_level_invalid"; level: string; levels: readonly string[]; model?: string }
   | { kind: "children_limit"; scope: "requester" | "service"; active: number; limit: number };
 

@@ -1,18 +1,14 @@
+import type { DeliveryRoute } from "./delivery-route.ts";
 import type { Message } from "./message.ts";
 import type { ChatType, SessionKind } from "./session-key.ts";
+import type { SpawnView } from "./spawn.ts";
+
+export type { DeliveryRoute };
 
 /** active: what its key resolves to. archived: put away. superseded: replaced by a reset (C116). deleted: a tombstone that keeps run results readable (C166). */
 export type SessionState = "active" | "archived" | "superseded" | "deleted";
 
 export type SendPolicyOverride = "allow" | "deny";
-
-/** Where deliveries go; captured whole, never merged field by field (C85). */
-export interface DeliveryRoute {
-  readonly channel: string;
-  readonly to?: string;
-  readonly accountId?: string;
-  readonly threadId?: string;
-}
 
 /** A session as stored. Absent means unknown or unset. */
 export interface Session {
@@ -64,10 +60,12 @@ export interface Session {
   readonly archivedAt?: Date;
 }
 
-/** A session with the names of its relatives and, when asked for, its last messages. */
+/** A session with the names of its relatives, how it was spawned and, when asked for, its last messages. */
 export interface SessionRow extends Session {
   readonly parentSessionKey?: string;
   readonly rootSessionId: string;
+  /** Absent for one nobody spawned. */
+  readonly spawn?: SpawnView;
   readonly messages?: readonly Message[];
 }
 

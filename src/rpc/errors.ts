@@ -2,6 +2,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "#gen/google/rpc/error_details_pb.js";
 import { describeRefusedHop } from "../domain/chain.ts";
 import { AppError, type ErrorFacts, type FieldViolation } from "../domain/errors.ts";
+import { actAsHeader } from "./principal.ts";
 import { describeSpawnRefusal } from "./spawn-errors.ts";
 import type { WireError } from "./wire-error.ts";
 
@@ -89,7 +90,7 @@ function describe(facts: ErrorFacts): WireError {
       return {
         code: Code.InvalidArgument,
         reason: "AGENT_UNKNOWN",
-        message: `agent "${facts.agentId}" is not configured; configured: ${facts.configured.join(", ")}`,
+        message: `agent "${facts.agentId}" is not configured; configured: ${facts.configured.join(", ") || "none"}`,
         metadata: { agent_id: facts.agentId, configured: facts.configured.join(",") },
       };
     case "request_id_reused":
@@ -240,10 +241,7 @@ function describe(facts: ErrorFacts): WireError {
       return {
         code: Code.PermissionDenied,
         reason: "ROLE_DENIED",
-        message:
-          facts.header === undefined
-            ? `${facts.rpc} is not for callers with the role "${facts.role}"; docs/access-matrix.md says who may call it`
-            : `the header ${facts.header} is not for callers with the role "${facts.role}"; call as an operator, or without it`,
+        message: describeRoleDenial(facts),
         metadata: { role: facts.role, rpc: facts.rpc },
       };
     case "visibility_denied":
@@ -317,4 +315,14 @@ function describeFailingSide(failing: "disabled" | "requester" | "target"): stri
 
 function describeViolation({ field, description }: FieldViolation): string {
   return field === "" ? `the request ${description}` : `${field}: ${description}`;
+}
+
+/** What is closed to operators, who may do everything else, is for sessions: they may act as one. */
+function describeRoleDenial({ role, rpc, header }: Extract<ErrorFacts, { kind: "role_denied" }>): string {
+  if (header !== undefined) {
+    return `the header ${header} is not for callers with the role "${role}"; call as an operator, or without it`;
+  }
+  return role === "operator"
+    ? `${rpc} is for sessions: call it with a run token, or as a session with the header ${actAsHeader}`
+    : `${rpc} is not for callers with the role "${role}"; docs/access-matrix.md says who may call it`;
 }

@@ -2,6 +2,9 @@ import { type ContextValues, createContextKey, type HandlerContext } from "@conn
 import { AppError } from "../domain/errors.ts";
 import type { Principal } from "../domain/principal.ts";
 
+/** The header in which an operator names the session it acts as, by key or session_id. */
+export const actAsHeader = "agentsessions-act-as";
+
 /** Where authenticate.ts leaves who calls. */
 export const principalKey = createContextKey<Principal | undefined>(undefined, { description: "principal" });
 

@@ -13,14 +13,18 @@ import { getSession } from "../app/get-session.ts";
 import { type AgentView, listAgents } from "../app/list-agents.ts";
 import { listMessages, type MessagePagePosition } from "../app/list-messages.ts";
 import { listSessions, type SessionPagePosition } from "../app/list-sessions.ts";
+import { readAttachment } from "../app/read-attachment.ts";
 import { resetSession } from "../app/reset-session.ts";
 import { sendMessage } from "../app/send-message.ts";
+import { spawnSession } from "../app/spawn-session.ts";
 import { updateSession } from "../app/update-session.ts";
 import type { SessionRow } from "../domain/session.ts";
+import { toAttachmentFrame } from "./convert/attachment.ts";
 import { toTranscriptMessage } from "./convert/message.ts";
 import { toSendResponse, toTraceparent } from "./convert/send.ts";
 import { toSessionKinds, toSessionMessage, toSessionVisibility } from "./convert/session.ts";
 import { toSettingsChange } from "./convert/session-change.ts";
+import { toSpawnRequest, toSpawnResponse } from "./convert/spawn.ts";
 import { durationMs, toDate } from "./convert/time.ts";
 import { openPageToken, sealPageToken } from "./page-token.ts";
 import { principalOf } from "./principal.ts";
@@ -104,9 +108,27 @@ export function sessionService(app: App, doors: { pageTokenKey: Buffer }): Servi
       return { sessionId, canceledRunIds: [...canceledRunIds], deduplicated };
     },
 
-    async listAgents({ pageSize, pageToken }) {
+    async spawnSession(request, context) {
+      const principal = principalOf(context);
+      const input = { ...toSpawnRequest(request), principal, ...traceparentOf(context) };
+      return toSpawnResponse(await spawnSession(app, input));
+    },
+
+    async *readAttachment({ attachmentId, offset }, context) {
+      const input = {
+        attachmentId: attachmentId.toLowerCase(),
+        offset: Math.min(Number(offset), Number.MAX_SAFE_INTEGER),
+      };
+      const frames = readAttachment(app, principalOf(context), input, context.signal);
+      for await (const frame of frames) yield toAttachmentFrame(frame);
+      // A file that was cut must not look whole.
+      context.signal.throwIfAborted();
+    },
+
+    async listAgents({ pageSize, pageToken }, context) {
       const after = open(pageToken, "agents") as string | undefined;
-      const { agents, next } = await listAgents(app, { pageSize, ...(after !== undefined && { after }) });
+      const input = { principal: principalOf(context), pageSize, ...(after !== undefined && { after }) };
+      const { agents, next } = await listAgents(app, input);
       return { agents: agents.map(toAgent), nextPageToken: seal("agents", next) };
     },
   };
@@ -139,7 +161,6 @@ function toMessagesQuery(request: ListMessagesRequest) {
 function toSendInput(request: SendMessageRequest, context: HandlerContext) {
   const { requestId, session, message, validateOnly } = request;
   const runTimeoutMs = durationMs(request.runTimeout);
-  const traceparent = toTraceparent(context.requestHeader.get("traceparent"));
   return {
     principal: principalOf(context),
     requestId,
@@ -149,8 +170,13 @@ function toSendInput(request: SendMessageRequest, context: HandlerContext) {
     waitTimeoutMs: toWaitTimeoutMs(request, context),
     signal: context.signal,
     ...(runTimeoutMs !== undefined && { runTimeoutMs }),
-    ...(traceparent !== undefined && { traceparent }),
+    ...traceparentOf(context),
   };
+}
+
+function traceparentOf({ requestHeader }: HandlerContext) {
+  const traceparent = toTraceparent(requestHeader.get("traceparent"));
+  return traceparent === undefined ? {} : { traceparent };
 }
 
 /** Only an explicit 0 is "do not wait": a caller short of time that asked to wait learns that its wait ran out. */
@@ -167,5 +193,6 @@ function toAgent(agent: AgentView) {
     model: agent.model ?? "",
     mainSessionKey: agent.mainSessionKey,
     served: agent.served,
+    subagentModel: agent.subagentModel ?? "",
   };
 }

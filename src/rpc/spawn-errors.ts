@@ -41,7 +41,7 @@ export function describeSpawnRefusal(facts: SpawnRefusal): WireError {
       return {
         code: Code.PermissionDenied,
         reason: "ATTACHMENTS_DISABLED",
-        message: `attachments are switched off by ${facts.setting}; spawn without`,
+        message: `attachments are switched off by ${facts.setting}; leave them out`,
         metadata: { setting: facts.setting },
       };
     case "tool_denied":
@@ -116,7 +116,7 @@ export function describeSpawnRefusal(facts: SpawnRefusal): WireError {
         reason: "MODEL_INVALID",
         message: `model "${facts.model}" is not in the catalog; there are: ${facts.models.join(", ")}`,
         metadata: { model: facts.model, models: facts.models.join(","), setting: "models" },
-        violations: [{ field: "model", description: "is not in the catalog" }],
+        violations: [{ field: facts.field, description: "is not in the catalog" }],
       };
     case "thinking_level_invalid":
       return {

@@ -26,7 +26,7 @@ it("names the file and every problem", () => {
       file,
       'not accepted\n  session.scope: got "all", expected one of "per-sender", "global"\n' +
         "  runs.lease: got 3, expected no key of this name; known here: leaseSeconds, startDeadlineSeconds, " +
-        "cancelGraceSeconds, maxAttempts, maxLostLeases, retryInitialSeconds, retryMaxSeconds, maxQueuedPerSession, redelivery",
+        "cancelGraceSeconds, maxAttempts, maxLostLeases, retryInitialSeconds, retryMaxSeconds, maxQueuedPerSession, redelivery, staleAfterMinutes",
     ),
   );
 });

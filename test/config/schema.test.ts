@@ -142,6 +142,10 @@ describe("tools", () => {
     expect(defaultConfig().tools).toEqual({
       sessions: { visibility: "tree" },
       agentToAgent: { enabled: false, allow: ["*"] },
+      subagents: { tools: {} },
+      sessions_spawn: {
+        attachments: { enabled: true, maxFiles: 50, maxFileBytes: 1_048_576, maxTotalBytes: 5_242_880 },
+      },
     });
   });
 

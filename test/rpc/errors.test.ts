@@ -46,6 +46,37 @@ const matrix: { [K in ErrorKind]: [Omit<Extract<ErrorFacts, { kind: K }>, "kind"
   agent_not_served: [{ agentId: "a" }, Code.PermissionDenied, "AGENT_DENIED"],
   host_not_served: [{ hostId: "h" }, Code.PermissionDenied, "AGENT_DENIED"],
   channel_not_served: [{ channel: "c", accountId: "a" }, Code.PermissionDenied, "CHANNEL_DENIED"],
+  attachment_not_found: [{ attachmentId: "a" }, Code.NotFound, "ATTACHMENT_NOT_FOUND"],
+  attachments_refused: [
+    {
+      problems: [
+        { code: "NAME_EMPTY", field: "attachments[0].name", index: 0 },
+        { code: "TOTAL_TOO_LARGE", field: "attachments", actual: 9, limit: 8 },
+      ],
+    },
+    Code.InvalidArgument,
+    "ATTACHMENTS_INVALID",
+  ],
+  attachments_disabled: [{ setting: "s" }, Code.PermissionDenied, "ATTACHMENTS_DISABLED"],
+  tool_denied: [{ tool: "sessions_spawn", setting: "s" }, Code.PermissionDenied, "TOOL_DENIED"],
+  spawn_depth_exceeded: [{ depth: 3, limit: 3 }, Code.PermissionDenied, "SPAWN_DEPTH_EXCEEDED"],
+  spawn_runtime_unsupported: [
+    { runtime: "acp", withAttachments: true },
+    Code.InvalidArgument,
+    "SPAWN_RUNTIME_UNSUPPORTED",
+  ],
+  thread_required: [{}, Code.InvalidArgument, "THREAD_REQUIRED_FOR_SESSION_MODE"],
+  thread_unavailable: [{ cause: "no_connector", channel: "c" }, Code.FailedPrecondition, "THREAD_UNAVAILABLE"],
+  spawn_agent_not_allowed: [
+    { agentId: "a", allowed: [], setting: "s" },
+    Code.PermissionDenied,
+    "SPAWN_AGENT_NOT_ALLOWED",
+  ],
+  sandbox_escape_denied: [{ agentId: "a", requesterAgentId: "b" }, Code.PermissionDenied, "SANDBOX_ESCAPE_DENIED"],
+  sandbox_required: [{ agentId: "a" }, Code.FailedPrecondition, "SANDBOX_REQUIRED"],
+  model_invalid: [{ field: "model", model: "m", models: ["n"] }, Code.InvalidArgument, "MODEL_INVALID"],
+  thinking_level_invalid: [{ level: "max", levels: ["off"] }, Code.InvalidArgument, "THINKING_LEVEL_INVALID"],
+  children_limit: [{ scope: "requester", active: 5, limit: 5 }, Code.ResourceExhausted, "CHILDREN_LIMIT", 5000],
 };
 
 describe("AppError on the wire", () => {
@@ -65,9 +96,21 @@ describe("AppError on the wire", () => {
 
   it("has a reason of the contract for every kind, and a kind for every reason but those that are no AppError", () => {
     const reasons = Object.keys(ErrorReason).filter((name) => Number.isNaN(Number(name)));
-    expect(
-      new Set([...Object.values(matrix).map((row) => row[2]), "INTERNAL", "REQUEST_TOO_LARGE", "UNSPECIFIED"]),
-    ).toEqual(new Set(reasons));
+    const others = ["INTERNAL", "REQUEST_TOO_LARGE", "UNSPECIFIED", "ATTACHMENTS_TOO_LARGE"];
+    expect(new Set([...Object.values(matrix).map((row) => row[2]), ...others])).toEqual(new Set(reasons));
+  });
+
+  it("files that are too large alone have a reason of their own", () => {
+    const problems = [{ code: "FILE_TOO_LARGE", field: "attachments[0].data", index: 0, actual: 9, limit: 8 } as const];
+    const error = toConnectError(new AppError({ kind: "attachments_refused", problems }));
+    expect([error.code, reasonOf(error)]).toEqual([Code.ResourceExhausted, "ATTACHMENTS_TOO_LARGE"]);
+  });
+
+  it("tells an operator how to do what is for sessions", () => {
+    const error = toConnectError(new AppError({ kind: "role_denied", role: "operator", rpc: "x/Spawn" }));
+    expect(error.rawMessage).toBe(
+      "x/Spawn is for sessions: call it with a run token, or as a session with the header agentsessions-act-as",
+    );
   });
 });
 

@@ -6,6 +6,7 @@ import {
 } from "#gen/agentsessions/v1/host_service_pb.js";
 import type { ClaimedRun } from "../../app/claimed-run.ts";
 import type { BeatResult } from "../../app/heartbeat-runs.ts";
+import { toReceiptMessage } from "./attachment.ts";
 import { toTranscriptMessage } from "./message.ts";
 import { toRunMessage } from "./run.ts";
 import { toDuration } from "./time.ts";
@@ -24,6 +25,10 @@ export function toClaimedRunMessage(claimed: ClaimedRun): MessageInitShape<typeo
       model: input.model ?? "",
       thinkingLevel: input.thinkingLevel ?? "",
       priorMessages: input.priorMessages.map(toTranscriptMessage),
+      toolPolicy: { allow: [...input.toolPolicy.allow], deny: [...input.toolPolicy.deny] },
+      sandboxed: input.sandboxed,
+      ...(input.attachments && { attachments: toReceiptMessage(input.attachments) }),
+      mountPath: input.mountPath ?? "",
     },
     runToken: claimed.runToken,
   };

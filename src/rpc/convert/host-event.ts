@@ -6,6 +6,7 @@ import type { JsonObject } from "../../domain/json.ts";
 import type { Part, Role, Usage } from "../../domain/message.ts";
 import type { ModelUsed, RunErrorCode } from "../../domain/run.ts";
 import type { HostEvent, HostMessage } from "../../domain/run-event.ts";
+import { readAttachment } from "./attachment.ts";
 
 /** Events of a batch; `field` is where the batch stands in the request. */
 export function readHostEvents(events: readonly WireEvent[], field: string): HostEvent[] {
@@ -32,6 +33,8 @@ function readHostEvent({ event }: WireEvent, field: string): HostEvent {
       return { type: "message", message: readHostMessage(event.value, `${field}.message`) };
     case "progress":
       return { type: "progress", note: event.value.note };
+    case "outputAttachment":
+      return { type: "output_attachment", file: readAttachment(event.value) };
     case undefined:
       throw fieldInvalid(field, "exactly one kind of event");
   }

@@ -6,6 +6,7 @@ import {
 } from "#gen/agentsessions/v1/run_service_pb.js";
 import type { EndReason, WatchFrame } from "../../app/watch-run.ts";
 import type { RunEvent, RunEventBody } from "../../domain/run-event.ts";
+import { toFileMessage } from "./attachment.ts";
 import { toExchangeMessage } from "./exchange.ts";
 import { toRoleValue, toUsageMessage } from "./message.ts";
 import { toRunErrorMessage, toRunMessage, toWireRunState } from "./run.ts";
@@ -18,11 +19,11 @@ export function toRunEventMessage(event: RunEvent): MessageInitShape<typeof RunE
     sequence: BigInt(event.sequence),
     eventTime: toTimestamp(event.createdAt),
     attempt: event.attempt,
-    event: toWireEvent(event.body),
+    event: toWireEvent(event.body, event.createdAt),
   };
 }
 
-function toWireEvent(body: RunEventBody): WireEvent {
+function toWireEvent(body: RunEventBody, createdAt: Date): WireEvent {
   switch (body.type) {
     case "state_change":
       return { case: "stateChange", value: toStateChange(body) };
@@ -55,6 +56,8 @@ function toWireEvent(body: RunEventBody): WireEvent {
       return { case: "progress", value: { note: body.note } };
     case "deltas_pruned":
       return { case: "deltasPruned", value: { count: body.count } };
+    case "attachment_added":
+      return { case: "attachmentAdded", value: { file: toFileMessage({ ...body.file, createdAt }) } };
   }
 }
 

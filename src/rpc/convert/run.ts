@@ -1,5 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
+  type ModelUsedSchema,
   QueueStatus_Reason,
   type QueueStatusSchema,
   RunError_Code,
@@ -7,7 +8,8 @@ import {
   type RunSchema,
   RunState as WireRunState,
 } from "#gen/agentsessions/v1/run_pb.js";
-import type { QueueStatus, RunError, RunErrorCode, RunState, RunView } from "../../domain/run.ts";
+import type { ModelUsed, QueueStatus, RunError, RunErrorCode, RunState, RunView } from "../../domain/run.ts";
+import { toFileMessage } from "./attachment.ts";
 import { toProvenanceMessage, toUsageMessage } from "./message.ts";
 import { toDuration, toTimestamp } from "./time.ts";
 
@@ -42,6 +44,16 @@ export function toRunMessage(run: RunView): MessageInitShape<typeof RunSchema> {
     traceparent: run.traceparent ?? "",
     exchangeId: run.exchange?.exchangeId ?? "",
     exchangeStep: run.exchange?.step ?? "",
+    modelUsed: run.modelUsed && toModelUsedMessage(run.modelUsed),
+    outputAttachments: run.outputAttachments?.map(toFileMessage) ?? [],
+  };
+}
+
+function toModelUsedMessage({ provider, model, contextTokens }: ModelUsed): MessageInitShape<typeof ModelUsedSchema> {
+  return {
+    provider: provider ?? "",
+    model: model ?? "",
+    ...(contextTokens !== undefined && { contextTokens: BigInt(contextTokens) }),
   };
 }
 

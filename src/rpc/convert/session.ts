@@ -1,6 +1,5 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
-  type DeliveryRouteSchema,
   type SessionSchema,
   ChatType as WireChatType,
   SessionKind as WireKind,
@@ -8,18 +7,14 @@ import {
   SessionState as WireState,
 } from "#gen/agentsessions/v1/session_pb.js";
 import { SessionVisibility as WireVisibility } from "#gen/agentsessions/v1/session_service_pb.js";
-import {
-  type DeliveryRoute,
-  etagOf,
-  type SendPolicyOverride,
-  type SessionRow,
-  type SessionState,
-} from "../../domain/session.ts";
+import { etagOf, type SendPolicyOverride, type SessionRow, type SessionState } from "../../domain/session.ts";
 import { channelOf } from "../../domain/session-channel.ts";
 import type { ChatType, SessionKind } from "../../domain/session-key.ts";
 import { transcriptPath } from "../../domain/transcript-path.ts";
 import type { Visibility } from "../../domain/visibility.ts";
 import { toTranscriptMessage } from "./message.ts";
+import { toRouteMessage } from "./route.ts";
+import { toSpawnInfo } from "./spawn-info.ts";
 import { toTimestamp } from "./time.ts";
 
 /** A session as callers see it; `storeTemplate` is `session.store`. */
@@ -47,6 +42,7 @@ export function toSessionMessage(
     spawnDepth: session.path.length - 1,
     transcriptPath: transcriptPath(storeTemplate, session) ?? "",
     messages: (session.messages ?? []).map(toTranscriptMessage),
+    ...(session.spawn && { spawn: toSpawnInfo(session.spawn) }),
   };
 }
 
@@ -83,15 +79,6 @@ function toRoute(session: SessionRow) {
     lastChannel: session.lastChannel ?? "",
     lastTo: session.lastTo ?? "",
     deliveryRoute: session.deliveryRoute && toRouteMessage(session.deliveryRoute),
-  };
-}
-
-function toRouteMessage(route: DeliveryRoute): MessageInitShape<typeof DeliveryRouteSchema> {
-  return {
-    channel: route.channel,
-    to: route.to ?? "",
-    accountId: route.accountId ?? "",
-    threadId: route.threadId ?? "",
   };
 }
 
