@@ -16,10 +16,17 @@ const databaseAwayMs = 10_000;
 export const agentIds = Array.from({ length: 10 }, (_, n) => `agent-${n}`);
 export const sessionKeys = agentIds.map((agentId) => `agent:${agentId}:main`);
 
-/** Leases as short as they may be, and no end to second chances: every run must reach the end its message asks for. */
+/** Leases as short as they may be, and no end to second chances: every run must reach the end its message asks for, and every spawn has room. */
 const config = {
-  agents: { list: agentIds.map((id) => ({ id })) },
-  tools: { sessions: { visibility: "all" }, agentToAgent: { enabled: true, allow: ["*"] } },
+  agents: {
+    defaults: { subagents: { maxChildrenPerAgent: 1000, announceTimeoutSeconds: 600 } },
+    list: agentIds.map((id) => ({ id })),
+  },
+  tools: {
+    sessions: { visibility: "all" },
+    agentToAgent: { enabled: true, allow: ["*"] },
+    sessions_spawn: { attachments: { enabled: true } },
+  },
   runs: {
     leaseSeconds,
     startDeadlineSeconds: 1,

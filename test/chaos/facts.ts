@@ -1,6 +1,7 @@
 import pg from "pg";
 import type { Message, Run } from "../../src/client/index.ts";
 import type { Callers } from "./callers.ts";
+import type { Chat } from "./chat.ts";
 import type { LateHost } from "./late-host.ts";
 import type { Random } from "./random.ts";
 import { askAnyone, type Replica } from "./replicas.ts";
@@ -9,6 +10,7 @@ import { askAnyone, type Replica } from "./replicas.ts";
 export interface Facts {
   readonly callers: Pick<Callers, "sent" | "watched" | "faults">;
   readonly lateHost: Pick<LateHost, "refused" | "faults">;
+  readonly chat: Pick<Chat, "asked" | "posted" | "lost" | "faults">;
   readonly sessions: readonly SessionFact[];
   readonly runs: readonly RunFact[];
   readonly messages: readonly MessageFact[];
@@ -16,12 +18,16 @@ export interface Facts {
   readonly events: ReadonlyMap<string, readonly EventFact[]>;
   readonly requests: readonly RequestFact[];
   readonly exchanges: readonly ExchangeFact[];
+  readonly spawns: readonly SpawnFact[];
+  readonly files: readonly FileFact[];
+  readonly deliveries: readonly DeliveryFact[];
   /** As each replica shows them. */
   readonly shown: readonly { readonly runs: readonly Run[]; readonly messages: readonly Message[] }[];
 }
 
 export interface SessionFact {
   readonly id: string;
+  readonly sessionId: string;
   readonly key: string;
   readonly lastSeq: number;
 }
@@ -38,6 +44,7 @@ export interface RunFact {
   readonly inputMessageId: string;
   readonly lastEventSeq: number;
   readonly sourceSession: string | null;
+  readonly sourceTool: string | null;
   /** Step of an exchange; null for a run without one. */
   readonly step: string | null;
 }
@@ -47,6 +54,7 @@ export interface MessageFact {
   readonly seq: number;
   readonly messageId: string;
   readonly role: "user" | "assistant" | "tool_result" | "system";
+  /** 0 for one that no run belongs to. */
   readonly run: number;
   readonly text: string;
 }
@@ -61,14 +69,44 @@ export interface EventFact {
 
 export interface ExchangeFact {
   readonly exchangeId: string;
+  readonly kind: "send" | "message" | "spawn";
   readonly closed: boolean;
   readonly endReason: string | null;
   /** Steps of its runs, in their order. */
   readonly steps: readonly string[];
 }
 
+export interface SpawnFact {
+  /** Session of the child. */
+  readonly child: string;
+  readonly requester: string;
+  readonly requesterRunId: string | null;
+  readonly firstRunId: string;
+  readonly exchangeId: string | null;
+  readonly active: boolean;
+  readonly settled: boolean;
+}
+
+export interface FileFact {
+  readonly session: string;
+  readonly name: string;
+  readonly sha256: string;
+  /** Whether its content is there and has this hash. */
+  readonly intact: boolean;
+}
+
+export interface DeliveryFact {
+  readonly deliveryId: string;
+  readonly session: string;
+  readonly exchangeId: string;
+  readonly kind: "announce" | "reply";
+  readonly state: "waiting" | "ready" | "claimed" | "delivered" | "dead" | "unknown" | "denied";
+  readonly text: string;
+}
+
 export interface RequestFact {
   readonly caller: string;
+  readonly method: string;
   readonly requestId: string;
   readonly runId: string;
 }
@@ -76,23 +114,23 @@ export interface RequestFact {
 type Rows = readonly Record<string, string>[];
 
 /** Reads everything from the tables themselves, past the service. */
-export async function readTables(
-  databaseUrl: string,
-): Promise<Pick<Facts, "sessions" | "runs" | "messages" | "events" | "requests" | "exchanges">> {
+export async function readTables(databaseUrl: string): Promise<Omit<Facts, "callers" | "lateHost" | "chat" | "shown">> {
   const client = new pg.Client({ connectionString: databaseUrl });
   await client.connect();
   try {
     const read = async (statement: string): Promise<Rows> => (await client.query(statement)).rows;
     return {
-      sessions: (await read("select id, session_key, last_seq from sessions order by id")).map((row) => ({
+      sessions: (await read("select id, session_id, session_key, last_seq from sessions order by id")).map((row) => ({
         id: row["id"]!,
+        sessionId: row["session_id"]!,
         key: row["session_key"]!,
         lastSeq: Number(row["last_seq"]),
       })),
       runs: (
         await read(
           `select id, run_id, session, (array['waiting','ready','running','completed','failed','canceled','timed_out'])[state + 1] as state, attempt,
-             lease_token, reply, reply_message_id, input_message_id, last_event_seq, source_session_id, exchange_step from runs order by id`,
+             lease_token, reply, reply_message_id, input_message_id, last_event_seq, source_session_id, exchange_step,
+             provenance::jsonb ->> 'sourceTool' as source_tool from runs order by id`,
         )
       ).map(toRunFact),
       messages: (
@@ -108,35 +146,82 @@ export async function readTables(
       ),
       exchanges: (
         await read(
-          `select exchange_id, closed_at, (array['reply_skip','empty','max_turns','failed','canceled','timed_out','no_loop','requester_gone'])[end_reason] as reason,
+          `select exchange_id, (array['send','message','spawn'])[kind] as kind, closed_at, (array['reply_skip','empty','max_turns','failed','canceled','timed_out','no_loop','requester_gone'])[end_reason] as reason,
              (select string_agg(exchange_step, ' ' order by id) from runs where exchange = exchanges.id) as steps from exchanges order by id`,
         )
       ).map((row) => ({
         exchangeId: row["exchange_id"]!,
+        kind: row["kind"] as ExchangeFact["kind"],
         closed: row["closed_at"] !== null,
         endReason: row["reason"] ?? null,
         steps: row["steps"]?.split(" ") ?? [],
       })),
-      requests: (await read("select caller, request_id, result from requests where method = 'SendMessage'")).map(
-        (row) => ({
-          caller: row["caller"]!,
-          requestId: row["request_id"]!,
-          runId: (JSON.parse(row["result"]!) as { runId: string }).runId,
-        }),
-      ),
+      spawns: (
+        await read(
+          `select child, requester, requester_run, first_run, run_ended_at, settled_at,
+             (select exchange_id from exchanges where id = spawns.exchange) from spawns order by child`,
+        )
+      ).map((row) => ({
+        child: row["child"]!,
+        requester: row["requester"]!,
+        requesterRunId: row["requester_run"] ?? null,
+        firstRunId: row["first_run"]!,
+        exchangeId: row["exchange_id"] ?? null,
+        active: row["run_ended_at"] === null,
+        settled: row["settled_at"] !== null,
+      })),
+      files: (
+        await read(
+          `select session, name, encode(a.sha256, 'hex') as sha256, coalesce(sha256(b.data) = a.sha256, false)::text as intact
+             from attachments a left join blobs b using (sha256) order by a.id`,
+        )
+      ).map((row) => ({
+        session: row["session"]!,
+        name: row["name"]!,
+        sha256: row["sha256"]!,
+        intact: row["intact"] === "true",
+      })),
+      deliveries: (
+        await read(
+          `select delivery_id, session, (array['announce','reply'])[kind] as kind, text,
+             (array['waiting','ready','claimed','delivered','dead','unknown','denied'])[state + 1] as state,
+             (select exchange_id from exchanges where id = exchange) from deliveries order by id`,
+        )
+      ).map((row) => ({
+        deliveryId: row["delivery_id"]!,
+        session: row["session"]!,
+        exchangeId: row["exchange_id"] ?? "",
+        kind: row["kind"] as DeliveryFact["kind"],
+        state: row["state"] as DeliveryFact["state"],
+        text: row["text"]!,
+      })),
+      requests: (
+        await read(
+          `select caller, method, request_id::text, result from requests where method in ('SendMessage', 'SpawnSession')
+             union all select channel, 'ReceiveMessage', provider_message_id, result from received_messages`,
+        )
+      ).map((row) => ({
+        caller: row["caller"]!,
+        method: row["method"]!,
+        requestId: row["request_id"]!,
+        runId: (JSON.parse(row["result"]!) as { runId: string }).runId,
+      })),
     };
   } finally {
     await client.end();
   }
 }
 
-/** How many runs have not ended. */
-export async function countOpenRuns(databaseUrl: string): Promise<number> {
+/** How many runs and deliveries have not ended. */
+export async function countOpen(databaseUrl: string): Promise<number> {
   const client = new pg.Client({ connectionString: databaseUrl });
   client.on("error", () => undefined);
   await client.connect();
   try {
-    const { rows } = await client.query("select count(*) as open from runs where ended_at is null");
+    const { rows } = await client.query(
+      `select (select count(*) from runs where ended_at is null)
+         + (select count(*) from deliveries where settled_at is null) as open`,
+    );
     return Number(rows[0].open);
   } finally {
     await client.end();
@@ -169,6 +254,7 @@ function toRunFact(row: Rows[number]): RunFact {
     inputMessageId: row["input_message_id"]!,
     lastEventSeq: Number(row["last_event_seq"]),
     sourceSession: row["source_session_id"] ?? null,
+    sourceTool: row["source_tool"] ?? null,
     step: row["exchange_step"] ?? null,
   };
 }

@@ -2,7 +2,18 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { reasonOf } from "../../src/client/index.ts";
 import { createAgentHost, drainOnSignals, HostError, type Turn, type TurnEnded } from "../../src/host/index.ts";
-import { answerOf, relayed, relayRequestId, toWork, type Work } from "./work.ts";
+import {
+  answerOf,
+  answerWithFile,
+  fileName,
+  fileOf,
+  relayed,
+  relayRequestId,
+  spawned,
+  spawnRequestId,
+  toWork,
+  type Work,
+} from "./work.ts";
 
 const [baseUrl = "", hostId = "", agentIds = ""] = process.argv.slice(2);
 const pieces = 8;
@@ -28,6 +39,11 @@ async function answer(turn: Turn): Promise<string> {
     case "relay":
       await relay(turn, work);
       break;
+    case "spawn":
+      await spawn(turn, work);
+      break;
+    case "read":
+      return answerWithFile(turn.text, await readFile(turn));
     case "answer":
       await sleep(work.ms, undefined, { signal: turn.signal });
   }
@@ -59,6 +75,25 @@ async function relay(turn: Turn, work: Work): Promise<void> {
     });
   } catch (error) {
     throw new HostError(`the relay failed: ${error}`, { code: "provider", cause: error });
+  }
+}
+
+async function spawn(turn: Turn, work: Work): Promise<void> {
+  const task = spawned(work);
+  const attachments = [{ name: fileName, data: fileOf(toWork(task)) }];
+  try {
+    await turn.sessions.spawnSession({ task, attachments, requestId: spawnRequestId(turn.run.runId) });
+  } catch (error) {
+    throw new HostError(`the spawn failed: ${error}`, { code: "provider", cause: error });
+  }
+}
+
+async function readFile({ attachments: { files } }: Turn): Promise<Uint8Array> {
+  if (files.length !== 1) throw new HostError(`${files.length} files were given`);
+  try {
+    return await files[0]!.read();
+  } catch (error) {
+    throw new HostError(`the file could not be read: ${error}`, { code: "provider", cause: error });
   }
 }
 

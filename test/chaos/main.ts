@@ -2,7 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Command, InvalidArgumentError } from "commander";
 import { type Arena, agentIds, leaseSeconds, prepareArena, sessionKeys } from "./arena.ts";
 import { startCallers } from "./callers.ts";
-import { countOpenRuns, type Facts, readTables, readThrough } from "./facts.ts";
+import { startChat } from "./chat.ts";
+import { countOpen, type Facts, readTables, readThrough } from "./facts.ts";
 import { startLateHost } from "./late-host.ts";
 import { checkPromises, type Promised } from "./promises.ts";
 import { Random } from "./random.ts";
@@ -28,7 +29,7 @@ await new Command("chaos")
   .description(
     "Kills, stops and freezes real servers and hosts while callers send, wait and watch, and then checks that every promise was kept.",
   )
-  .option("--short", "the form for continuous integration, about 45 seconds", false)
+  .option("--short", "the form for continuous integration, about a minute", false)
   .option("--minutes <N>", "how long to strike; from time to time the database's postmaster too", toMinutes, 5)
   .option("--seed <N>", "draws the same blows and messages again", toSeed, Math.floor(Math.random() * 1e9))
   .option("--json", "print one JSON object at the end, and the story to stderr", false)
@@ -98,6 +99,7 @@ async function disturb({ flags, random, story, arena, signal }: Trial, replicas:
   const people = { replicas, sessions: sessionKeys, count: counts.callers, story, stop: stop.signal };
   const callers = startCallers({ ...people, random: random.fork("callers") });
   const lateHost = startLateHost(replicas, random.fork("late host"), stop.signal);
+  const chat = startChat({ replicas, agentIds, random: random.fork("chat"), stop: stop.signal });
   const durationMs = flags.short ? shortMs : flags.minutes * 60_000;
   const options = { ...counts, durationMs, leaseMs: leaseSeconds * 1000, cruel: !flags.short };
   await strike(arena, drawSchedule(random.fork("schedule"), options), story, signal);
@@ -106,23 +108,31 @@ async function disturb({ flags, random, story, arena, signal }: Trial, replicas:
 
   story.tell("no more blows; waiting for what is under way");
   const limit = performance.now() + settleLimitMs;
-  await Promise.all([callers.done, lateHost.done]);
+  await Promise.all([callers.done, lateHost.done, chat.done]);
   const open = await settle(arena.databaseUrl, limit, signal);
+  await chat.close();
 
   story.tell("checking");
   const tables = await readTables(arena.databaseUrl);
-  const shown = await Promise.all(replicas.map((replica) => readThrough(replica, sessionKeys, random)));
-  const facts = { ...tables, callers, lateHost, shown };
+  const keys = tables.sessions.map(({ key }) => key);
+  const shown = await Promise.all(replicas.map((replica) => readThrough(replica, keys, random)));
+  const facts = { ...tables, callers, lateHost, chat, shown };
   tellCounts(story, facts);
   story.count("late writes before anyone took the run back", lateHost.tolerated());
   story.count("attempts given up by hosts", arena.gaveUp());
-  const ended = { promise: "everything accepted comes to an end", broken: open === 0 ? [] : [`${open} runs are open`] };
+  const ended = {
+    promise: "everything accepted comes to an end",
+    broken: open === 0 ? [] : [`${open} runs and deliveries are open`],
+  };
   return [ended, ...checkPromises(facts)];
 }
 
-function tellCounts(story: Story, { callers, lateHost, runs, events }: Facts): void {
+function tellCounts(story: Story, { callers, lateHost, chat, runs, events, spawns }: Facts): void {
   story.count("messages sent", callers.sent.length);
+  story.count("messages received from the chat", chat.asked.length);
+  story.count("texts posted in the chat", chat.posted.length);
   story.count("runs", runs.length);
+  story.count("children spawned", spawns.length);
   story.count(
     "attempts",
     runs.reduce((sum, { attempt }) => sum + attempt, 0),
@@ -136,10 +146,10 @@ function subjectsOf({ servers, hosts }: Arena): Subject[] {
   return [...servers, ...hosts];
 }
 
-/** Waits until every run has ended; returns how many have not in good time. */
+/** Waits until every run and every delivery has ended; returns how many have not in good time. */
 async function settle(databaseUrl: string, limit: number, signal: AbortSignal): Promise<number> {
   for (;;) {
-    const open = await countOpenRuns(databaseUrl).catch(() => Number.NaN);
+    const open = await countOpen(databaseUrl).catch(() => Number.NaN);
     if (open === 0 || performance.now() > limit) return open;
     await sleep(500, undefined, { signal });
   }

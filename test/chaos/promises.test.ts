@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { RunState } from "../../src/client/index.ts";
 import type { EventFact, Facts, MessageFact, RunFact } from "./facts.ts";
 import { checkPromises } from "./promises.ts";
-import { answerOf, toText } from "./work.ts";
+import { announced, answerOf, fileName, fileOf, sha256, spawned, spawnRequestId, toText, toWork } from "./work.ts";
 
 /*
  * The checks of the chaos test, on a small history in which every promise is kept: two runs of one session, the first of
@@ -25,6 +25,7 @@ function run(place: number, fields: Partial<RunFact> = {}): RunFact {
     inputMessageId: `input ${place}`,
     lastEventSeq: 4,
     sourceSession: null,
+    sourceTool: null,
     step: null,
     ...fields,
   };
@@ -78,7 +79,7 @@ function story(): { -readonly [K in keyof Facts]: Facts[K] } {
       faults: [],
     },
     lateHost: { refused: ["late"], faults: [] },
-    sessions: [{ id: "1", key: "agent:nova:main", lastSeq: 4 }],
+    sessions: [{ id: "1", sessionId: "session 1", key: "agent:nova:main", lastSeq: 4 }],
     runs,
     messages,
     events: new Map([
@@ -86,10 +87,19 @@ function story(): { -readonly [K in keyof Facts]: Facts[K] } {
       ["2", events(20, [0, 1, 1, 1], plain)],
     ]),
     exchanges: [
-      { exchangeId: "e", closed: true, endReason: "reply_skip", steps: ["primary", "ping_pong/1"] },
-      { exchangeId: "to itself", closed: true, endReason: "no_loop", steps: ["primary"] },
+      { exchangeId: "e", kind: "send", closed: true, endReason: "reply_skip", steps: ["primary", "ping_pong/1"] },
+      { exchangeId: "to itself", kind: "send", closed: true, endReason: "no_loop", steps: ["primary"] },
     ],
-    requests: runs.map(({ runId }, place) => ({ caller: "operator", requestId: `request ${place}`, runId })),
+    chat: { asked: [], posted: [], lost: new Set(), faults: [] },
+    spawns: [],
+    files: [],
+    deliveries: [],
+    requests: runs.map(({ runId }, place) => ({
+      caller: "operator",
+      method: "SendMessage",
+      requestId: `request ${place}`,
+      runId,
+    })),
     shown: [shown, shown],
   };
 }
@@ -172,4 +182,138 @@ test.each<[string, RegExp, (facts: History) => void]>([
   ["an answer that must not be", /must not be answered/, ({ callers }) => callers.faults.push("INTERNAL")],
 ])("%s is noticed", (_, promise, change) => {
   expect(brokenIn(change)).toContainEqual(expect.stringMatching(promise));
+});
+
+const spawning = toWork(toText({ name: "spawner", act: "spawn", ms: 1, child: "fail" }));
+const task = spawned(spawning);
+
+/** A run of session 1 spawned the child 2, whose task failed; the report woke session 1. */
+function family() {
+  const spawner = run(10, { inputMessageId: "input 10" });
+  const failed = run(11, {
+    session: "2",
+    state: "failed",
+    step: "primary",
+    sourceSession: "session 1",
+    sourceTool: "sessions_spawn",
+  });
+  const announcing = run(12, { session: "2", step: "announce" });
+  const woken = run(13, { sourceSession: "session 2", sourceTool: "sessions_spawn" });
+  const inputs = [toText(spawning), task, "announce", `Status: failed\nResult: ${announced}\nStats: none`];
+  return {
+    sessions: ["1", "2"].map((id) => ({ id, sessionId: `session ${id}`, key: id, lastSeq: 0 })),
+    runs: [spawner, failed, announcing, woken],
+    messages: inputs.map((text, n) => ({
+      session: "1",
+      seq: n,
+      messageId: `input ${10 + n}`,
+      role: "user" as const,
+      run: 11 + n,
+      text,
+    })),
+    exchanges: [{ exchangeId: "s", kind: "spawn" as const, closed: true, endReason: "failed", steps: [] }],
+    spawns: [
+      {
+        child: "2",
+        requester: "1",
+        requesterRunId: "run 10",
+        firstRunId: "run 11",
+        exchangeId: "s",
+        active: false,
+        settled: true,
+      },
+    ],
+    files: [{ session: "2", name: fileName, sha256: sha256(fileOf(toWork(task))), intact: true }],
+    requests: [{ caller: "1", method: "SpawnSession", requestId: spawnRequestId("run 10"), runId: "run 11" }],
+  };
+}
+
+type Family = ReturnType<typeof family>;
+
+function brokenInFamily(change: (facts: Family) => void): string[] {
+  const facts = family();
+  change(facts);
+  const spawnPromise = /child|spawned|told once|file/;
+  return checkPromises({ ...story(), ...facts })
+    .filter(({ promise, broken }) => spawnPromise.test(promise) && broken.length > 0)
+    .map(({ promise }) => promise);
+}
+
+test("a family in which everything went well breaks no promise about spawns", () => {
+  expect(brokenInFamily(() => {})).toEqual([]);
+});
+
+test.each<[string, RegExp, (facts: Family) => void]>([
+  ["a child that is not there", /spawned its child once/, (facts) => facts.spawns.pop()],
+  ["a second child", /spawned its child once/, (facts) => facts.spawns.push({ ...facts.spawns[0]!, child: "3" })],
+  ["a spawn that is not remembered", /spawned its child once/, (facts) => facts.requests.pop()],
+  ["a file that is not there", /one file/, (facts) => facts.files.pop()],
+  ["a file of others", /one file/, (facts) => Object.assign(facts.files[0]!, { sha256: "00" })],
+  ["a broken file", /has its content/, (facts) => Object.assign(facts.files[0]!, { intact: false })],
+  ["a child without an announce", /one announce/, (facts) => facts.runs.splice(2, 1)],
+  ["a child that stays active", /no longer active/, (facts) => Object.assign(facts.spawns[0]!, { active: true })],
+  ["an announce nobody settled", /no longer active/, (facts) => Object.assign(facts.spawns[0]!, { settled: false })],
+  ["a report that is missing", /told once/, (facts) => facts.runs.pop()],
+  ["a report made twice", /told once/, (facts) => facts.runs.push(facts.runs[3]!)],
+  ["a status that is not true", /told once/, (facts) => Object.assign(facts.runs[1]!, { state: "completed" })],
+])("%s is noticed", (_, promise, change) => {
+  expect(brokenInFamily(change)).toContainEqual(expect.stringMatching(promise));
+});
+
+const question = toText({ name: "question", act: "answer", ms: 1 });
+
+/** The family again, its requester in a chat: the report is in its transcript and in the chat, as is the answer to a person. */
+function chatting() {
+  const { runs, messages, ...rest } = family();
+  const text = messages[3]!.text;
+  const delivery = { session: "1", state: "delivered" as const };
+  return {
+    ...rest,
+    runs: runs.slice(0, 3),
+    messages: messages.with(3, { ...messages[3]!, run: 0 }),
+    exchanges: [...rest.exchanges, { ...rest.exchanges[0]!, exchangeId: "p", kind: "message" as const }],
+    deliveries: [
+      { ...delivery, deliveryId: "d1", exchangeId: "p", kind: "reply" as const, text: answerOf(question) },
+      { ...delivery, deliveryId: "d2", exchangeId: "s", kind: "announce" as const, text },
+    ],
+    requests: [...rest.requests, { caller: "chat", method: "ReceiveMessage", requestId: "m", runId: "run 10" }],
+    chat: {
+      asked: [{ providerMessageId: "m", text: question, runIds: new Set(["run 10"]) }],
+      posted: [
+        { deliveryId: "d1", text: answerOf(question) },
+        { deliveryId: "d2", text },
+      ],
+      lost: new Set<string>(),
+      faults: [],
+    },
+  };
+}
+
+type Chatting = ReturnType<typeof chatting>;
+
+function brokenInChat(change: (facts: Chatting) => void): string[] {
+  const facts = chatting();
+  change(facts);
+  return checkPromises({ ...story(), ...facts })
+    .filter(({ promise, broken }) => /told once|chat|delivery/.test(promise) && broken.length > 0)
+    .map(({ promise }) => promise);
+}
+
+test("a chat in which everything went well breaks no promise about chats", () => {
+  expect(brokenInChat(() => {})).toEqual([]);
+});
+
+test.each<[string, RegExp, (facts: Chatting) => void]>([
+  ["a report that is not in the transcript", /told once/, (facts) => facts.messages.pop()],
+  ["a report put there twice", /told once/, (facts) => facts.messages.push(facts.messages[3]!)],
+  ["a report that goes out twice", /told once/, (facts) => facts.deliveries.push(facts.deliveries[1]!)],
+  ["a report of another session", /told once/, (facts) => Object.assign(facts.deliveries[1]!, { session: "2" })],
+  ["a message accepted twice", /became one run/, ({ chat }) => chat.asked[0]!.runIds.add("run 11")],
+  ["a message without an answer", /answered there/, (facts) => facts.deliveries.shift()],
+  ["a text posted twice", /posted once/, ({ chat }) => chat.posted.push(chat.posted[0]!)],
+  ["a text nobody posted", /posted once/, ({ chat }) => chat.posted.pop()],
+  ["a text nobody sent", /posted once/, ({ chat }) => chat.posted.push({ deliveryId: "d3", text: "?" })],
+  ["a delivery left open", /posted once/, (facts) => Object.assign(facts.deliveries[1]!, { state: "claimed" })],
+])("%s is noticed", (_, promise, change) => {
+  expect(brokenInChat(change)).toContainEqual(expect.stringMatching(promise));
 });

@@ -1,6 +1,8 @@
 import { RunState } from "../../src/client/index.ts";
+import { chatPromises } from "./chat-promises.ts";
 import { eventPromises } from "./event-promises.ts";
 import type { ExchangeFact, Facts, MessageFact, RunFact } from "./facts.ts";
+import { isWoken, spawnPromises } from "./spawn-promises.ts";
 import { answerOf, endingOf, relayed, relayRequestId, toWork } from "./work.ts";
 
 /** Something the service promises, and every way in which it was not kept. */
@@ -30,7 +32,13 @@ const checks: Readonly<Record<string, Check>> = {
   "a relayed message was sent once, however often its run was started": relayedOnce,
   "every exchange between sessions has ended, each of its steps taken once": exchangesEnded,
   "both replicas show what is stored": shownAsStored,
-  "nobody was answered what must not be answered": ({ callers, lateHost }) => [...callers.faults, ...lateHost.faults],
+  "nobody was answered what must not be answered": ({ callers, lateHost, chat }) => [
+    ...callers.faults,
+    ...lateHost.faults,
+    ...chat.faults,
+  ],
+  ...spawnPromises,
+  ...chatPromises,
   ...eventPromises,
 };
 
@@ -63,9 +71,9 @@ function* oneRunPerRequest({ callers, requests, runs, runByRunId }: Indexed): Ge
   for (const run of runs.filter(isAsked)) if (!asked.includes(run.runId)) yield `nobody asked for run ${run.runId}`;
 }
 
-/** Not a turn that followed an answer. */
-function isAsked({ step }: RunFact): boolean {
-  return step === null || step === "primary";
+/** Not a turn that followed an answer, nor one that the report of a child woke. */
+function isAsked(run: RunFact): boolean {
+  return (run.step === null && !isWoken(run)) || run.step === "primary";
 }
 
 function* sameRunForRepeats({ callers }: Indexed): Generator<string> {
@@ -99,7 +107,7 @@ function* transcriptsInOrder({ callers, sessions, messages, runById }: Indexed):
     if (transcript.length !== lastSeq || transcript.some(({ seq }, place) => seq !== place + 1)) {
       yield `${key} has ${transcript.length} messages up to ${lastSeq}, with gaps`;
     }
-    const inputs = transcript.filter(({ role }) => role === "user");
+    const inputs = transcript.filter(({ role, run }) => role === "user" && run !== 0);
     let newest = { sentAt: 0, run: 0, text: "" };
     for (const { run, text } of inputs) {
       if (run < newest.run) yield `${key}: run ${run} is older than ${newest.run} and comes after it`;
@@ -159,7 +167,7 @@ function* relayedOnce({ runs, requests, runByRunId, inputOf }: Indexed): Generat
     if (!child) yield `run ${run.runId} has completed and its message to ${work.to} is not there`;
     else if (inputOf(child) !== relayed(work)) yield `run ${run.runId} sent ${inputOf(child)}`;
   }
-  const sent = runs.filter((run) => isAsked(run) && run.sourceSession !== null).length;
+  const sent = runs.filter((run) => isAsked(run) && run.sourceTool === "sessions_send").length;
   if (sent !== expected) yield `${sent} runs come from sessions, ${expected} were relayed`;
 }
 
@@ -167,7 +175,7 @@ function* relayedOnce({ runs, requests, runByRunId, inputOf }: Indexed): Generat
 function* exchangesEnded({ exchanges }: Indexed): Generator<string> {
   const expected = (exchange: ExchangeFact) =>
     exchange.endReason === "no_loop" ? ["primary"] : ["primary", "ping_pong/1"];
-  for (const exchange of exchanges) {
+  for (const exchange of exchanges.filter(({ kind }) => kind === "send")) {
     const { exchangeId, closed, endReason, steps } = exchange;
     if (!closed) yield `exchange ${exchangeId} is open after ${steps.join(", ")}`;
     else if (steps.join() !== expected(exchange).join()) {

@@ -4,6 +4,7 @@ import { createConnection } from "../../src/client/connection.ts";
 import { isCut } from "../../src/client/errors.ts";
 import {
   type AgentSessions,
+  ChannelService,
   createAgentSessions,
   HostService,
   RunService,
@@ -16,6 +17,7 @@ export interface Replica {
   readonly sessions: Client<typeof SessionService>;
   readonly runs: Client<typeof RunService>;
   readonly hosts: Client<typeof HostService>;
+  readonly channels: Client<typeof ChannelService>;
   /** The shipped client, with its patience. */
   readonly patient: AgentSessions;
   close(): void;
@@ -29,6 +31,7 @@ export function openReplica(baseUrl: string): Replica {
     sessions: createClient(SessionService, transport),
     runs: createClient(RunService, transport),
     hosts: createClient(HostService, transport),
+    channels: createClient(ChannelService, transport),
     patient,
     close() {
       patient.close();
