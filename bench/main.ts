@@ -1,15 +1,17 @@
 import { Command, InvalidArgumentError } from "commander";
 import { accept } from "./accept.ts";
 import { access } from "./access.ts";
+import { archive } from "./archive.ts";
 import type { Bench, Figures } from "./bench.ts";
 import { claim } from "./claim.ts";
 import { exchange } from "./exchange.ts";
 import { latency } from "./latency.ts";
 import { memory } from "./memory.ts";
 import { outbox } from "./outbox.ts";
+import { spawn } from "./spawn.ts";
 import { tree } from "./tree.ts";
 
-const benches: readonly Bench[] = [accept, access, claim, exchange, latency, memory, outbox, tree];
+const benches: readonly Bench[] = [accept, access, archive, claim, exchange, latency, memory, outbox, spawn, tree];
 
 interface Flags {
   readonly seconds: number;
@@ -32,7 +34,7 @@ function withFlags(command: Command, chosen: readonly Bench[]): void {
     .option("--seconds <N>", "how long each measurement lasts", toPositive, 6)
     .option(
       "--rows <N>",
-      "claim, outbox: queued runs or pending deliveries at most; access, tree: sessions",
+      "claim, outbox: queued runs or pending deliveries at most; access, tree: sessions; archive: sub-agents; spawn: spawns at the limit",
       toPositive,
     )
     .option("--json", "print JSON, one object a line", false)
