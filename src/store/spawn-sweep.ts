@@ -90,16 +90,17 @@ export async function recordSwept(tx: Tx, child: bigint, now: Date): Promise<voi
 }
 
 /** Idle, and waited for by nobody: what it spawned itself has reported, or never will. */
-const isDeletable = sql`${isIdle(sql`s.id`)} and (
-  select true from sessions c join spawns own on own.child = c.id
+const isDeletable = sql`${isIdle(sql`s.id`)} and coalesce((
+  select false from sessions c join spawns own on own.child = c.id
   where c.path[cardinality(c.path) - 1] = s.address_id and own.settled_at is null limit 1
-) is null`;
+), true)`;
 
 /**
  * No unfinished run: two looks, since each has an index of its own. Not with `not exists`, which the planner turns into one
- * look at every unfinished run of the service.
+ * look at every unfinished run of the service; nor with `is null`, which it takes to be so rare that it looks for idle
+ * sessions among all there are, rather than at those due.
  */
 function isIdle(session: RawBuilder<unknown>): RawBuilder<unknown> {
-  return sql`(select true from runs where session = ${session} and state = 0 limit 1) is null
-    and (select true from runs where session = ${session} and state in (1, 2) limit 1) is null`;
+  return sql`coalesce((select false from runs where session = ${session} and state = 0 limit 1), true)
+    and coalesce((select false from runs where session = ${session} and state in (1, 2) limit 1), true)`;
 }
