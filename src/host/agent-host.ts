@@ -35,7 +35,8 @@ export interface AgentHost {
   stop(): Promise<void>;
   /**
    * Removes the files of deleted sessions from the known workspaces now; with a `workspace` the host does so when it starts and every
-   * ten minutes. Returns how many directories were cleaned. Files that agents put beside them stay.
+   * ten minutes. Returns how many directories were cleaned. Files that agents put beside them stay. Rejects before the host has started:
+   * the service must have admitted it for its agents, since it hides the sessions of others as it hides those that are gone.
    */
   cleanWorkspaces(): Promise<number>;
 }
@@ -140,7 +141,8 @@ class ClaimingHost implements AgentHost {
     this.#connection.close();
   }
 
-  cleanWorkspaces(): Promise<number> {
+  async cleanWorkspaces(): Promise<number> {
+    if (!this.#claiming) throw new Error("an agent host cleans workspaces after its start");
     return this.#cleaner.clean();
   }
 

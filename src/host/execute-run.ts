@@ -47,6 +47,8 @@ async function attemptRun(execution: Execution): Promise<void> {
   try {
     const workspace = claimed.run && workspaces.of(claimed.run);
     const turn = await prepareTurn({ ...execution, signal: run.turnSignal, writer, streamed, workspace });
+    // Files may take a while: whoever was to stop meanwhile does not begin.
+    run.turnSignal.throwIfAborted();
     const returned = await agent(turn);
     // An agent that stops with nothing because its host does has not answered: the turn is another host's.
     if (returned === undefined && isStopped(run)) throw run.turnSignal.reason;

@@ -11,14 +11,15 @@ export interface AgentHostOptions {
   readonly agents: Readonly<Record<string, AgentFunction>>;
   /**
    * Turns at once, over all agents; 1 to 1,000. Default 10. A turn holds its place until its function has returned,
-   * and lends it while it waits in `turn.sessions.sendMessage` or `waitRun`. It goes on as soon as the wait is over, so more turns than
+   * and lends it while it waits in `turn.sessions.sendMessage`, `waitRun` or `waitRuns`. It goes on as soon as the wait is over, so more turns than
    * this may be at work for a while.
    */
   readonly maxConcurrentRuns?: number;
   /**
    * Directory of a run's workspace, absolute: one for all runs, or chosen for each (by `run.sessionId`, so that sessions cannot see each
    * other's files). The files given to a spawned session are put below it before its turn starts, and files given back come from it
-   * alone (S6.6). Created 0700 when it is missing. Default none: files are read from the service, and nothing is written.
+   * alone (S6.6). Created 0700 when it is missing. Of one service: another does not know the sessions, and takes their files for left over.
+   * Default none: files are read from the service, and nothing is written.
    */
   readonly workspace?: string | ((run: Run) => string);
   /** Workspaces to clean beyond those this process has used: with a `workspace` chosen for each run, those of earlier processes. Default none. */

@@ -7,6 +7,7 @@ import { RunSchema } from "#gen/agentsessions/v1/run_pb.js";
 import { type AgentSessions, type OutgoingFile, toAttachment } from "../client/index.ts";
 import { type OutputFile, readOutputFile } from "./attachments/read-output-file.ts";
 import { prepareAttachments } from "./attachments/turn-attachments.ts";
+import type { Workspaces } from "./attachments/workspaces.ts";
 import { toHostMessage, toUsage } from "./convert.ts";
 import { HostError } from "./errors.ts";
 import type { EventWriter } from "./event-writer.ts";
@@ -23,11 +24,12 @@ export interface TurnMeans {
   readonly streamed: StreamedText;
   /** Directory of the run; undefined for a host without workspaces. */
   readonly workspace: string | undefined;
+  readonly workspaces: Pick<Workspaces, "note">;
 }
 
 /**
  * Prepares a turn from what was claimed: everything its agent is handed is made ready here, after the first beat and before the agent
- * starts. Throws HostError when the files of the session cannot be put into the workspace.
+ * starts. Throws HostError when the workspace or the files of the session cannot be put where they belong.
  */
 export async function prepareTurn({
   claimed,
@@ -36,12 +38,17 @@ export async function prepareTurn({
   writer,
   streamed,
   workspace,
+  workspaces,
 }: TurnMeans): Promise<Turn> {
   const input = claimed.input ?? create(RunInputSchema);
   const run = claimed.run ?? create(RunSchema);
   const receipt = input.attachments;
   const attach = async (file: OutgoingFile) =>
     writer.writeAlone({ event: { case: "outputAttachment", value: toAttachment(file) } });
+  const say = async (text: string) => {
+    const shown = streamed.add(text);
+    if (shown) await writer.writeText(streamed.messageId, shown.offset, shown.text);
+  };
   return {
     run,
     input,
@@ -49,11 +56,11 @@ export async function prepareTurn({
     signal,
     sessions,
     workspace,
-    attachments: await prepareAttachments({ run, receipt, workspace, sessions }),
+    attachments: await prepareAttachments({ run, receipt, workspace, workspaces, sessions }),
     toolPolicy: toToolPolicy(input.toolPolicy),
     sandboxed: input.sandboxed,
     mountPath: input.mountPath,
-    say: (text) => quiet(writer.writeText(streamed.messageId, streamed.add(text), text)),
+    say: (text) => quiet(say(text)),
     toolCall: ({ toolCallId = randomUUID(), name, arguments: args = {} }) =>
       quiet(
         writer

@@ -29,8 +29,8 @@ export interface Turn {
    */
   readonly signal: AbortSignal;
   /**
-   * The session tools, acting as the session of this run (S1.2). Its calls end when `signal` aborts. While `sendMessage` or `waitRun`
-   * waits, another turn may have this one's place.
+   * The session tools, acting as the session of this run (S1.2). Its calls end when `signal` aborts. While `sendMessage`, `waitRun` or
+   * `waitRuns` waits, another turn may have this one's place.
    */
   readonly sessions: AgentSessions;
 
@@ -47,7 +47,8 @@ export interface Turn {
 
   /**
    * Streams text of the answer to watchers. Adjacent texts are sent together after about 50 ms. Await it to be slowed down to the
-   * speed of the service; without awaiting, text is kept in memory. Rejects once the lease is lost.
+   * speed of the service; without awaiting, text is kept in memory. What may still become exactly ANNOUNCE_SKIP, REPLY_SKIP or
+   * NO_REPLY is held back: watchers never see the beginning of one (C90). Rejects once the lease is lost.
    */
   say(text: string): Promise<void>;
   /** Shows a tool call to watchers; returns its id, a new UUID unless the model chose one. */

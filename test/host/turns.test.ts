@@ -137,6 +137,27 @@ describe("a turn", () => {
     expect(await transcriptOf("otter")).toEqual(["USER speak", "ASSISTANT Here.", "USER hush"]);
   });
 
+  test.each([
+    ["ANNOUNCE_SKIP", []],
+    ["\nNO_REPLY", []],
+    ["Not today.", ["Not today."]],
+    ["NO_REPLY needed", ["NO_REPLY needed"]],
+  ])("C90: of %j, streamed in pieces, watchers see %j", async (reply, seen) => {
+    await startHost({
+      nova: async (turn) => {
+        for (const character of reply) await turn.say(character);
+        await turn.flush();
+      },
+    });
+    const runId = await send("nova", "Anything new?");
+    const frames = await collect(client.watchRun(runId, { afterSequence: 0 }), (frame) => frame);
+    const deltas = frames.flatMap((frame) =>
+      frame.type === "event" && frame.event.event.case === "textDelta" ? [frame.event.event.value] : [],
+    );
+    expect(deltas.length === 0 ? [] : [deltas.map(({ text }) => text).join("")]).toEqual(seen);
+    expect((await client.waitRun(runId)).run.reply).toBe(reply);
+  });
+
   test("fails for good with an error nobody said may pass", async () => {
     await startHost({
       nova: async () => {

@@ -8,32 +8,41 @@ export interface Cleaning {
   readonly log: HostLog;
 }
 
-const DIRECTORY_NAME = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+export interface Cleaned {
+  /** How many directories were cleaned. */
+  readonly cleaned: number;
+  /** Whether something stays that may have to go later. */
+  readonly left: boolean;
+}
+
+/** Of a session's files, also where a host was killed before they had all come. */
+const DIRECTORY_NAME = /^(\.partial-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /**
  * Removes the files of deleted sessions from a workspace (S6.6, C60): exactly those a manifest names, then the manifest, then the
- * directory when nothing else is in it. Follows no link. What an agent put there stays and is logged. Returns how many directories
- * were cleaned.
+ * directory when nothing else is in it. Follows no link. What an agent put there stays and is logged.
  */
-export async function cleanWorkspace(workspace: string, cleaning: Cleaning, byDescriptor?: boolean): Promise<number> {
+export async function cleanWorkspace(workspace: string, cleaning: Cleaning, byDescriptor?: boolean): Promise<Cleaned> {
   const path: HeldDirectory[] = [];
   let cleaned = 0;
   try {
     path.push(await HeldDirectory.open(workspace, byDescriptor));
     for (const name of [".openclaw", "attachments"]) {
       const found = await path.at(-1)!.findDirectory(name, { owned: true });
-      if (!found) return 0;
+      if (!found) return { cleaned, left: false };
       path.push(found);
     }
     const parent = path.at(-1)!;
     const names = (await parent.list()).filter((name) => DIRECTORY_NAME.test(name));
     for (const name of names) if (await cleanDirectory(parent, name, cleaning)) cleaned++;
+    return { cleaned, left: cleaned < names.length };
   } catch (error) {
-    if (codeOf(error) !== "ENOENT") cleaning.log.warn({ err: error, workspace }, "a workspace could not be cleaned");
+    const isGone = codeOf(error) === "ENOENT";
+    if (!isGone) cleaning.log.warn({ err: error, workspace }, "a workspace could not be cleaned");
+    return { cleaned, left: !isGone };
   } finally {
     for (const directory of path.reverse()) await directory.close();
   }
-  return cleaned;
 }
 
 /** One directory that cannot be cleaned keeps no other from it. */
@@ -58,7 +67,7 @@ async function cleanDirectory(parent: HeldDirectory, name: string, { isDeleted, 
   }
 }
 
-/** Undefined without a manifest: the directory is being filled, or not ours. */
+/** Undefined without a manifest: the directory was made just now, or is not ours. */
 async function readManifest(directory: HeldDirectory): Promise<Manifest | undefined> {
   const handle = await directory.findFile(MANIFEST);
   if (!handle) return undefined;

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { constants, existsSync, type Stats } from "node:fs";
-import { type FileHandle, link, lstat, mkdir, open, readdir, rmdir, unlink } from "node:fs/promises";
-import { join } from "node:path";
+import { type FileHandle, link, lstat, mkdir, open, readdir, rename, rmdir, unlink } from "node:fs/promises";
+import { basename, join } from "node:path";
 
 /** Something on a path is not what it must be, such as a link: nothing was read or written through it. */
 export class UnsafePath extends Error {
@@ -11,7 +11,7 @@ export class UnsafePath extends Error {
   }
 }
 
-/** Begins the name of a file that is not whole yet. */
+/** Begins the name of what is not whole yet. */
 export const PARTIAL = ".partial-";
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
@@ -112,6 +112,20 @@ export class HeldDirectory {
       await handle.close();
       await this.remove(partial);
     }
+  }
+
+  /** Gives an open directory of this one another name; returns false when anything but an empty directory has that name already. */
+  async renameDirectory(directory: HeldDirectory, name: string): Promise<boolean> {
+    try {
+      await this.#at(basename(directory.path), (from) => this.#at(name, (to) => rename(from, to)));
+    } catch (error) {
+      if (codeOf(error) === "ENOTEMPTY" || codeOf(error) === "EEXIST") return false;
+      if (codeOf(error) === "ENOTDIR") throw new UnsafePath(join(this.path, name), "is a link, or not what it must be");
+      throw error;
+    }
+    const found = await this.#at(name, (path) => lstat(path));
+    if (!isSame(found, directory.#stat)) throw new UnsafePath(join(this.path, name), "was replaced while it was made");
+    return true;
   }
 
   /** Removes a name that is no directory, a link itself too; nothing happens when there is none. */

@@ -1,7 +1,7 @@
 import type { AttachmentReceipt } from "#gen/agentsessions/v1/attachment_pb.js";
 import type { Run } from "#gen/agentsessions/v1/run_pb.js";
 
-/** Beside the files: says whose they are. Written last, so that a directory that has it is complete. */
+/** Beside the files: says whose they are. Written before the first of them, so that none is without an owner when the host is killed. */
 export const MANIFEST = ".manifest.json";
 
 /** What cleaning needs of a manifest. Names alone: no path in it is ever followed (C60). */
@@ -11,8 +11,8 @@ export interface Manifest {
   readonly names: readonly string[];
 }
 
-/** Longest manifest that is read: fifty files with the longest names are far below. */
-export const MAX_MANIFEST_BYTES = 1024 * 1024;
+/** Longest manifest that is read: a thousand files, the most that can be configured, with the longest names and types are below. */
+export const MAX_MANIFEST_BYTES = 4 * 1024 * 1024;
 
 export function formatManifest(receipt: AttachmentReceipt, run: Run): string {
   const { count, relativeDirectory, files } = receipt;
@@ -48,7 +48,7 @@ export function isFileName(name: unknown): name is string {
     name !== "" &&
     name !== "." &&
     name !== ".." &&
-    name !== MANIFEST &&
+    name.toLowerCase() !== MANIFEST &&
     Buffer.byteLength(name) <= 255 &&
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused.
     !/[/\\\u0000-\u001f\u007f-\u009f]/.test(name)

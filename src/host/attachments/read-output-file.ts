@@ -65,7 +65,8 @@ async function splitPath({ workspace, attachments }: OutputRoot, path: string): 
   const names = namesBelow(workspace, path) ?? namesBelow(await realpath(workspace), path);
   if (!names) throw refuse(path, "is outside of the workspace");
   const [first, second, directory] = names;
-  const among = first === ".openclaw" && second === "attachments";
+  // Some file systems take capitals for the same.
+  const among = first?.toLowerCase() === ".openclaw" && second?.toLowerCase() === "attachments";
   if (among && [first, second, directory].join("/") !== attachments) throw refuse(path, "belongs to another session");
   return names;
 }

@@ -43,17 +43,23 @@ export class SessionCleaner {
   /** Cleans now and every ten minutes until closing. Keeps no process alive for it. */
   async cleanWhileOpen(): Promise<void> {
     while (!this.#closing.aborted) {
-      await this.clean();
+      await this.clean().catch((error: unknown) => this.#log.warn({ err: error }, "workspaces could not be cleaned"));
       await pause(INTERVAL_MS, this.#closing, { keepAlive: false });
     }
   }
 
   /** Cleans now; returns how many directories. */
   async clean(): Promise<number> {
-    let cleaned = 0;
+    let sum = 0;
     const cleaning = { isDeleted: (manifest: Manifest) => this.#isDeleted(manifest), log: this.#log };
-    for (const workspace of this.#workspaces.known()) cleaned += await cleanWorkspace(workspace, cleaning);
-    return cleaned;
+    for (const workspace of this.#workspaces.known()) {
+      // Forgotten first: what a run puts there meanwhile is noted after it.
+      this.#workspaces.forget(workspace);
+      const { cleaned, left } = await cleanWorkspace(workspace, cleaning);
+      if (left) this.#workspaces.note(workspace);
+      sum += cleaned;
+    }
+    return sum;
   }
 
   /**

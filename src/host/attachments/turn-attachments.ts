@@ -1,3 +1,4 @@
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ConnectError } from "@connectrpc/connect";
 import type { AttachmentFile, AttachmentReceipt } from "#gen/agentsessions/v1/attachment_pb.js";
@@ -8,26 +9,33 @@ import { HostError } from "../errors.ts";
 import type { TurnAttachments } from "../turn.ts";
 import { codeOf, UnsafePath } from "./held-directory.ts";
 import { placeFiles } from "./place-files.ts";
+import type { Workspaces } from "./workspaces.ts";
 
 export interface AttachmentMeans {
   readonly run: Run;
   readonly receipt: AttachmentReceipt | undefined;
   /** Without one, files are read from the service alone. */
   readonly workspace: string | undefined;
+  readonly workspaces: Pick<Workspaces, "note">;
   readonly sessions: AgentSessions;
 }
 
-/** Makes the files given to the session ready for its turn. Throws HostError when they cannot be put into the workspace. */
+/** Makes the workspace and the files given to the session ready for its turn. Throws HostError when that cannot be done. */
 export async function prepareAttachments(means: AttachmentMeans): Promise<TurnAttachments> {
-  const { run, receipt, workspace, sessions } = means;
-  if (!receipt || receipt.files.length === 0) return { directory: undefined, relativeDirectory: "", files: [] };
+  const { run, receipt, workspace, workspaces, sessions } = means;
+  if (!receipt || receipt.files.length === 0) {
+    if (workspace !== undefined) await makeWorkspace(workspace);
+    return { directory: undefined, relativeDirectory: "", files: [] };
+  }
   const fetch = async ({ attachmentId }: AttachmentFile) => (await sessions.readAttachment(attachmentId)).data;
   const directory =
     workspace === undefined
       ? undefined
-      : await placeFiles({ workspace, run, receipt, fetch }).catch((error: unknown) => {
-          throw toHostError(error);
-        });
+      : await placeFiles({ workspace, run, receipt, fetch })
+          .catch((error: unknown) => {
+            throw toHostError("the attachments were not put into the workspace", error);
+          })
+          .finally(() => workspaces.note(workspace));
   return {
     directory,
     relativeDirectory: receipt.relativeDirectory,
@@ -42,11 +50,17 @@ export async function prepareAttachments(means: AttachmentMeans): Promise<TurnAt
   };
 }
 
+async function makeWorkspace(workspace: string): Promise<void> {
+  await mkdir(workspace, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
+    throw toHostError("the workspace could not be made", error);
+  });
+}
+
 /** What may pass, such as a full disk or a service that is away, may be tried again; what is not what it must be, or was refused, may not. */
-function toHostError(error: unknown): HostError {
+function toHostError(what: string, error: unknown): HostError {
   const isAnswer = error instanceof ConnectError && !isCut(error);
   const retryable = !(isAnswer || error instanceof UnsafePath || error instanceof AttachmentDamaged);
   const system = codeOf(error);
   const reason = typeof system === "string" && /^E[A-Z]+$/.test(system) ? system : (error as Error).message;
-  return new HostError(`the attachments were not put into the workspace: ${reason}`, { retryable, cause: error });
+  return new HostError(`${what}: ${reason}`, { retryable, cause: error });
 }

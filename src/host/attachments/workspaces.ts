@@ -7,6 +7,7 @@ import type { AgentHostOptions } from "../options.ts";
 export class Workspaces {
   readonly #of: AgentHostOptions["workspace"];
   readonly #more: () => readonly string[];
+  /** Those that may hold files. */
   readonly #used = new Set<string>();
 
   constructor({ workspace, workspaces }: Pick<AgentHostOptions, "workspace" | "workspaces">) {
@@ -22,11 +23,20 @@ export class Workspaces {
     const workspace = typeof this.#of === "function" ? this.#of(run) : this.#of;
     if (workspace === undefined) return undefined;
     if (!isAbsolute(workspace)) throw new HostError(`the workspace of the run is no absolute path: ${workspace}`);
-    this.#used.add(workspace);
     return workspace;
   }
 
-  /** Those a run had in this process, the one there is for all, and those the host was told of. */
+  /** Files are there, or may be. */
+  note(workspace: string): void {
+    this.#used.add(workspace);
+  }
+
+  /** Of many workspaces, those without files are not kept in mind for ever. */
+  forget(workspace: string): void {
+    this.#used.delete(workspace);
+  }
+
+  /** Those where files were put in this process and may still be, the one there is for all, and those the host was told of. */
   known(): ReadonlySet<string> {
     return new Set([...(typeof this.#of === "string" ? [this.#of] : []), ...this.#used, ...this.#more()]);
   }

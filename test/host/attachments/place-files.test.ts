@@ -162,6 +162,38 @@ describe.each([
     expect(await readdir(await place({ receipt }))).toHaveLength(3);
   });
 
+  test("of two attempts at once, the one that fails takes nothing from the other", async () => {
+    const receipt = receiptOf();
+    const late = Promise.withResolvers<Uint8Array>();
+    const slow = Promise.withResolvers<Uint8Array>();
+    const fetchUntil = (last: PromiseWithResolvers<Uint8Array>) => {
+      const reached = Promise.withResolvers<void>();
+      const fetch = async (file: AttachmentFile) => {
+        if (file.name !== "empty.txt") return fetching().fetch(file);
+        reached.resolve();
+        return last.promise;
+      };
+      return { fetch, reached: reached.promise };
+    };
+    const [one, other] = [fetchUntil(late), fetchUntil(slow)];
+    const failing = place({ receipt, fetch: one.fetch });
+    await one.reached;
+    const placing = place({ receipt, fetch: other.fetch });
+    await other.reached;
+    late.reject(new Error("lease lost"));
+    await expect(failing).rejects.toThrow("lease lost");
+    slow.resolve(new Uint8Array());
+    expect((await readdir(await placing)).sort()).toEqual([".manifest.json", "empty.txt", "tides.csv"]);
+    expect(await readdir(join(workspace, ".openclaw/attachments"))).toHaveLength(1);
+  });
+
+  test("attempts that run at once all end with the whole directory, and none leaves another", async () => {
+    const receipt = receiptOf();
+    const [directory] = await Promise.all([place({ receipt }), place({ receipt }), place({ receipt })]);
+    expect(await readdir(directory!)).toHaveLength(3);
+    expect(await readdir(join(workspace, ".openclaw/attachments"))).toHaveLength(1);
+  });
+
   test("a later run puts missing files again and leaves the agent's changes alone", async () => {
     const receipt = receiptOf();
     const directory = await place({ receipt });
@@ -189,7 +221,7 @@ describe.each([
     expect(await readFile(join(directory, "tides.csv"), "utf8")).toBe("somebody's own text");
   });
 
-  test.each(["", ".", "..", "a/b", "a\\b", "a\0b", "a\nb", ".manifest.json", "ü".repeat(128)])(
+  test.each(["", ".", "..", "a/b", "a\\b", "a\0b", "a\nb", ".manifest.json", ".Manifest.JSON", "ü".repeat(128)])(
     "the name %j is refused whatever the service says",
     async (name) => {
       const { fetch, fetched } = fetching();
@@ -212,18 +244,39 @@ describe.each([
   describe("cleaning", () => {
     const warnings: string[] = [];
     const log = { info: () => {}, warn: (_facts: object, message: string) => warnings.push(message) };
-    const clean = (isDeleted = true) =>
-      cleanWorkspace(workspace, { isDeleted: async () => isDeleted, log }, byDescriptor);
+    const cleaning = (isDeleted: boolean) => ({ isDeleted: async () => isDeleted, log });
+    const clean = async (isDeleted = true) =>
+      (await cleanWorkspace(workspace, cleaning(isDeleted), byDescriptor)).cleaned;
     beforeEach(() => warnings.splice(0));
 
     test("removes files, manifest and directory of a deleted session, and leaves those of others", async () => {
       const directory = await place();
-      expect(await clean(false)).toBe(0);
+      expect(await cleanWorkspace(workspace, cleaning(false), byDescriptor)).toEqual({ cleaned: 0, left: true });
       expect(await readdir(directory)).toHaveLength(3);
-      expect(await clean()).toBe(1);
+      expect(await cleanWorkspace(workspace, cleaning(true), byDescriptor)).toEqual({ cleaned: 1, left: false });
       expect(await readdir(join(workspace, ".openclaw/attachments"))).toEqual([]);
       expect(await clean()).toBe(0);
       expect(warnings).toEqual([]);
+    });
+
+    test("removes what a host that was killed in the middle had put", async () => {
+      const reached = Promise.withResolvers<void>();
+      const killed = Promise.withResolvers<never>();
+      const fetch = async (file: AttachmentFile) => {
+        if (file.name !== "empty.txt") return fetching().fetch(file);
+        reached.resolve();
+        return killed.promise;
+      };
+      const placing = place({ fetch });
+      await reached.promise;
+      const attachments = join(workspace, ".openclaw/attachments");
+      const [partial] = await readdir(attachments);
+      expect((await readdir(join(attachments, partial!))).sort()).toEqual([".manifest.json", "tides.csv"]);
+      expect(await clean(false)).toBe(0);
+      expect(await clean()).toBe(1);
+      expect(await readdir(attachments)).toEqual([]);
+      killed.reject(new Error("killed"));
+      await expect(placing).rejects.toThrow("killed");
     });
 
     test("C60: a directory swapped for a link is not followed", async () => {

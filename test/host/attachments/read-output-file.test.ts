@@ -78,6 +78,7 @@ describe.each([
     await mkdir(join(workspace, other));
     await writeFile(join(workspace, other, "secret.txt"), "the sibling's");
     await expect(read(`${other}/secret.txt`)).rejects.toThrow("belongs to another session");
+    await expect(read(`${other.toUpperCase()}/secret.txt`)).rejects.toThrow("belongs to another session");
   });
 
   test("what is no regular file of at most 32 MiB is refused; a pipe does not hold up", async () => {

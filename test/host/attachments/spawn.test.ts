@@ -177,6 +177,8 @@ test("files go when their session is deleted, not before; another process of the
   const workspaces = () => [join(root, spawned.childSessionId)];
   const agents = { quill: async () => "" };
   const stranger = createAgentHost({ baseUrl, hostId: "stranger", agents, workspace, workspaces });
+  await expect(stranger.cleanWorkspaces()).rejects.toThrow("after its start");
+  await stranger.start();
   expect(await stranger.cleanWorkspaces()).toBe(0);
   const next = createAgentHost({ baseUrl, hostId: "next", agents: { nova: async () => "" }, workspace, workspaces });
   await next.start();

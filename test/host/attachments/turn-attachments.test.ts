@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
@@ -13,6 +13,8 @@ import {
   createAgentSessions,
   RunSchema,
 } from "../../../src/client/index.ts";
+import { placeFiles } from "../../../src/host/attachments/place-files.ts";
+import { SessionCleaner } from "../../../src/host/attachments/session-cleaner.ts";
 import { prepareAttachments } from "../../../src/host/attachments/turn-attachments.ts";
 import { Workspaces } from "../../../src/host/attachments/workspaces.ts";
 import { HostError } from "../../../src/host/index.ts";
@@ -43,7 +45,7 @@ beforeAll(async () => {
 /** Prepares with a service of which reading ends so. */
 async function prepare(read: () => Promise<Uint8Array>, workspace: string) {
   const sessions = { ...unused, readAttachment: async () => ({ file, data: await read() }) };
-  return prepareAttachments({ run, receipt, workspace, sessions });
+  return prepareAttachments({ run, receipt, workspace, workspaces: { note: () => {} }, sessions });
 }
 
 test.each<[string, boolean, unknown]>([
@@ -75,7 +77,57 @@ test("a workspace is an absolute path", () => {
   });
   expect([...workspaces.known()]).toEqual(["/old"]);
   expect(workspaces.of(run)).toBe(`/w/${run.sessionId}`);
+  workspaces.note(`/w/${run.sessionId}`);
   expect([...workspaces.known()]).toEqual([`/w/${run.sessionId}`, "/old"]);
+});
+
+test("a workspace is made for a run without files, too", async () => {
+  const workspace = join(root, "made", "here");
+  const means = { run, receipt: undefined, workspace, workspaces: { note: () => {} }, sessions: unused };
+  expect(await prepareAttachments(means)).toMatchObject({ directory: undefined, files: [] });
+  expect((await stat(workspace)).mode & 0o777).toBe(0o700);
+  await writeFile(join(root, "taken"), "");
+  const preparing = prepareAttachments({ ...means, workspace: join(root, "taken") });
+  await expect(preparing).rejects.toThrow("the workspace could not be made: EEXIST");
+});
+
+test("of many workspaces, a host keeps in mind those that files are in", async () => {
+  const workspaces = new Workspaces({ workspace: ({ sessionId }) => join(root, sessionId) });
+  const cleaner = new SessionCleaner({
+    sessions: { getSession: async () => ({}) } as never,
+    agentIds: new Set(["nova"]),
+    workspaces,
+    log: { info: () => {}, warn: () => {} },
+    closing: new AbortController().signal,
+  });
+  const fetch = async () => Buffer.from("abc");
+  const [full, empty] = [join(root, "full-of-files"), join(root, "empty")];
+  await placeFiles({ workspace: full, run, receipt, fetch });
+  for (const workspace of [full, empty]) workspaces.note(workspace);
+  expect(await cleaner.clean()).toBe(0);
+  expect([...workspaces.known()]).toEqual([full]);
+});
+
+test("a host lives on when it cannot be told which workspaces there are", async () => {
+  const warnings: string[] = [];
+  const closing = new AbortController();
+  const warn = (_facts: object, message: string) => {
+    warnings.push(message);
+    closing.abort();
+  };
+  const cleaner = new SessionCleaner({
+    sessions: {} as never,
+    agentIds: new Set(["nova"]),
+    workspaces: new Workspaces({
+      workspaces: () => {
+        throw new Error("no such directory");
+      },
+    }),
+    log: { info: () => {}, warn },
+    closing: closing.signal,
+  });
+  await cleaner.cleanWhileOpen();
+  expect(warnings).toEqual(["workspaces could not be cleaned"]);
 });
 
 test("C64: a tool is permitted unless denied, and only by name when there is a list", () => {
