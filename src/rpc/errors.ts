@@ -1,9 +1,10 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "#gen/google/rpc/error_details_pb.js";
 import { describeRefusedHop } from "../domain/chain.ts";
-import { AppError, type ErrorFacts, type FieldViolation } from "../domain/errors.ts";
+import { AppError, type ErrorFacts } from "../domain/errors.ts";
 import { actAsHeader } from "./principal.ts";
 import { describeSpawnRefusal } from "./spawn-errors.ts";
+import { describeViolations, toldOf } from "./violations.ts";
 import type { WireError } from "./wire-error.ts";
 
 /** Value of google.rpc.ErrorInfo.domain in every error of this service. */
@@ -59,7 +60,7 @@ function onWire(error: WireError): ConnectError {
   if (violations !== undefined) {
     details.push({
       desc: BadRequestSchema,
-      value: { fieldViolations: violations.map((each) => ({ reason, ...each })) },
+      value: { fieldViolations: toldOf(violations).map((each) => ({ reason, ...each })) },
     });
   }
   if (retryAfterMs !== undefined) {
@@ -75,7 +76,7 @@ function describe(facts: ErrorFacts): WireError {
       return {
         code: Code.InvalidArgument,
         reason: "FIELD_INVALID",
-        message: facts.violations.map(describeViolation).join("; "),
+        message: describeViolations(facts.violations),
         violations: facts.violations,
       };
     case "page_token_mismatch":
@@ -311,10 +312,6 @@ const outOfReach = {
 function describeFailingSide(failing: "disabled" | "requester" | "target"): string {
   if (failing === "disabled") return "agent-to-agent access is off";
   return `agent-to-agent access does not list the ${failing === "requester" ? "calling" : "other"} agent`;
-}
-
-function describeViolation({ field, description }: FieldViolation): string {
-  return field === "" ? `the request ${description}` : `${field}: ${description}`;
 }
 
 /** What is closed to operators, who may do everything else, is for sessions: they may act as one. */

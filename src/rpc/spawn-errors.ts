@@ -2,6 +2,7 @@ import { Code } from "@connectrpc/connect";
 import { type AttachmentProblem, describeAttachmentProblem, isSizeProblem } from "../domain/attachments.ts";
 import type { ErrorFacts } from "../domain/errors.ts";
 import { describeThreadProblem } from "../domain/thread-binding.ts";
+import { describeViolations, toldOf } from "./violations.ts";
 import type { WireError } from "./wire-error.ts";
 
 /** The refusals of SpawnSession and of files. */
@@ -147,15 +148,19 @@ const limitSettings = {
   service: "agents.defaults.subagents.maxActive",
 };
 
-/** Each problem of each file, with its code as the reason of its violation. */
+/** The problems of all files, each with its code as the reason of its violation. */
 function describeAttachments(problems: readonly AttachmentProblem[]): WireError {
   const tooLarge = problems.every(isSizeProblem);
   const described = problems.map(describeAttachmentProblem);
   return {
     code: tooLarge ? Code.ResourceExhausted : Code.InvalidArgument,
     reason: tooLarge ? "ATTACHMENTS_TOO_LARGE" : "ATTACHMENTS_INVALID",
-    message: described.map(({ field, description }) => `${field}: ${description}`).join("; "),
-    metadata: { problems: problems.map(({ code }) => code).join(",") },
+    message: describeViolations(described),
+    metadata: {
+      problems: toldOf(problems)
+        .map(({ code }) => code)
+        .join(","),
+    },
     violations: described.map((violation, index) => ({ ...violation, reason: problems[index]!.code })),
   };
 }

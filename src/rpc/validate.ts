@@ -2,11 +2,13 @@ import { create, type DescField, type DescMessage, type DescService, type Messag
 import { pathToString, type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
 import { createValidator, type Validator } from "@bufbuild/protovalidate";
 import type { Interceptor } from "@connectrpc/connect";
+import { AttachmentSchema } from "#gen/agentsessions/v1/attachment_pb.js";
 import { AppError, type FieldViolation } from "../domain/errors.ts";
 
 /**
  * Checks every request against the rules of its proto before the verb sees it, and refuses text that could be stored or
- * answered by no one: U+0000, which Postgres does not keep, and half surrogate pairs, which are not UTF-8.
+ * answered by no one: U+0000, which Postgres does not keep, and half surrogate pairs, which are not UTF-8. Files have
+ * rules of their own for both, which the verbs hold them to.
  * All broken rules are reported at once, with field paths. Throws AppError field_invalid.
  */
 export function validateRequests(validator: Validator): Interceptor {
@@ -57,8 +59,13 @@ function brokenRules(validator: Validator, input: DescMessage, message: Message)
 
 function* unstorableTexts(message: ReflectMessage, prefix = ""): Generator<FieldViolation> {
   for (const field of message.fields) {
-    if (message.isSet(field)) yield* unstorableIn(message, field, `${prefix}${field.name}`);
+    if (message.isSet(field) && !isFile(field)) yield* unstorableIn(message, field, `${prefix}${field.name}`);
   }
+}
+
+/** A text file may well contain U+0000: it is stored as bytes (S6.6). */
+function isFile({ message }: DescField): boolean {
+  return message?.typeName === AttachmentSchema.typeName;
 }
 
 function* unstorableIn(message: ReflectMessage, field: DescField, path: string): Generator<FieldViolation> {

@@ -7,7 +7,7 @@ import { SpawnRuntime, SpawnSandbox } from "#gen/agentsessions/v1/session_servic
 import { parseConfig } from "../../src/config/schema.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { TestHost } from "../support/seed.ts";
-import { quickDrain, type TestClients, type TestServer, testServer } from "../support/server.ts";
+import { quickDrain, type TestClients, type TestServer, testServer, transportKinds } from "../support/server.ts";
 import { addSession, send } from "../support/session-tools.ts";
 import { countAllRows, spawnFleet } from "../support/spawn.ts";
 import { refusalOf } from "../support/wire-errors.ts";
@@ -178,6 +178,33 @@ describe("refusals on the wire", () => {
     });
   });
 
+  test.each(transportKinds)("of very many problems the first are told, over %s", async (kind) => {
+    const { sessions } = server.clients(kind, { actAs: "agent:nova:main" });
+    const attachments = Array.from({ length: 2000 }, () => ({ name: "", mimeType: "\u0001" }));
+    const refusal = await refusalOf(sessions.spawnSession(asked({ attachments })));
+    expect(refusal).toMatchObject({ code: "InvalidArgument", reason: "ATTACHMENTS_INVALID" });
+    expect(refusal.message).toMatch(/^attachments: at most 50 files; there are 2000; .*; and 3991 more$/);
+    expect(Object.keys(refusal.fields!)).toHaveLength(100);
+    expect(refusal.metadata!["problems"]!.split(",")).toHaveLength(100);
+    attachments.push({ name: "", mimeType: "" });
+    expect(await refusalOf(sessions.spawnSession(asked({ attachments })))).toMatchObject({
+      reason: "FIELD_INVALID",
+      fields: { attachments: expect.stringContaining("2000") },
+    });
+  });
+
+  test.each(transportKinds)("C58: U+0000 is for files to allow or refuse, over %s", async (kind) => {
+    const { sessions } = server.clients(kind, { actAs: "agent:nova:main" });
+    const text = (name: string, value: string) => ({ name, content: { case: "text" as const, value } });
+    expect(await refusalOf(sessions.spawnSession(asked({ attachments: [text("a\0b", "x")] })))).toMatchObject({
+      reason: "ATTACHMENTS_INVALID",
+      metadata: { problems: "NAME_CONTROL" },
+    });
+    const { attachments } = await sessions.spawnSession(asked({ attachments: [text("list", "a\0b")] }));
+    expect(attachments).toMatchObject({ totalBytes: 3n });
+    expect(await refusalOf(sessions.spawnSession(asked({ task: "a\0b" })))).toMatchObject({ reason: "FIELD_INVALID" });
+  });
+
   test.each([
     [
       "C66: mode session alone names what works",
@@ -218,7 +245,7 @@ describe("refusals on the wire", () => {
   test("S6.7: a sub-agent is told which setting keeps it from spawning", async () => {
     const { childSessionKey } = await nova.sessions.spawnSession(asked());
     const child = server.clients("grpc", { actAs: childSessionKey });
-    expect(await refusalOf(child.sessions.spawnSession(asked()))).toMatchObject({
+    expect(await refusalOf(child.sessions.spawnSession(asked({ task: "" })))).toMatchObject({
       code: "PermissionDenied",
       reason: "TOOL_DENIED",
       metadata: { tool: "sessions_spawn", setting: "tools.subagents.tools" },
