@@ -198,7 +198,8 @@ export interface Claim {
  *
  * Each session that sent or spawned has a fair share of a host (C53): its run goes behind as many as the host holds of that
  * session already, and those of the same claim; among equals the oldest is first. A run that no session sent counts for
- * itself. Fairness looks at the oldest ready runs, as many as are wanted and 32 more.
+ * itself. Fairness looks at the oldest ready runs, as many as are wanted and 32 more; what the host holds is counted only
+ * when there is a choice among them. In the order of turns, so that no more rows are looked at than are locked.
  */
 export async function claimReadyRuns(db: Db, claim: Claim, now: Date): Promise<Run[]> {
   const { rows } = await claimStatement(claim, now).execute(db);
@@ -231,11 +232,13 @@ export function claimStatement(claim: Claim, now: Date) {
     ), held as materialized (
       select source_session_id, count(*) as runs from runs
       where host_id = ${claim.hostId} and lease_token is not null and source_session_id is not null
+        and (select count(*) > ${wanted} and bool_or(source_session_id is not null) from oldest)
       group by source_session_id
-    ), candidates as (
+    ), candidates as materialized (
       select id, ready_at, coalesce(held.runs, 0)
         + row_number() over (partition by coalesce(source_session_id, run_id) order by ready_at, id) as turn
       from oldest left join held using (source_session_id)
+      order by turn, ready_at, id
     ), picked as materialized (
       select r.id, r.ready_at from candidates c join runs r on r.id = c.id where r.state + 0 = 1 and r.cancel_requested_at is null
       order by c.turn, c.ready_at, c.id limit ${wanted} for no key update of r skip locked
