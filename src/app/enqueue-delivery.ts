@@ -47,7 +47,9 @@ export function threadEffect(childId: string, kind: ThreadDeliveryKind): string 
 }
 
 export interface ThreadDeliveryRequest {
-  readonly binding: Pick<ThreadBinding, "id" | "requester">;
+  readonly binding: Pick<ThreadBinding, "id">;
+  /** Internal id of the session that speaks: its send policy applies when it goes out. */
+  readonly speaker: bigint;
   /** UUID of the spawned session. */
   readonly childId: string;
   readonly kind: ThreadDeliveryKind;
@@ -57,15 +59,15 @@ export interface ThreadDeliveryRequest {
 
 /**
  * Asks connectors to bind a thread, or to let go of it, in the transaction that changes the binding; once for each binding.
- * The requester speaks: its send policy applies when it goes out. A request to bind has a lane of its own: only some
- * connectors can open threads, and the chat does not wait for them. Returns what to publish after the commit.
+ * A request to bind has a lane of its own: only some connectors can open threads, and the chat does not wait for them.
+ * Returns what to publish after the commit.
  */
 export async function enqueueThreadDelivery(app: App, tx: Tx, request: ThreadDeliveryRequest): Promise<Topic[]> {
-  const { binding, childId, kind, route, text } = request;
+  const { binding, speaker, childId, kind, route, text } = request;
   const effectKey = threadEffect(childId, kind);
   const lane = kind === "bind_thread" ? effectKey : laneOf(route);
   await lockLanes(tx, [lane]);
-  const delivery = { deliveryId: app.ids.uuid(), effectKey, threadBinding: binding.id, session: binding.requester };
+  const delivery = { deliveryId: app.ids.uuid(), effectKey, threadBinding: binding.id, session: speaker };
   const added = await insertDelivery(tx, { ...delivery, kind, route, lane, text }, app.clock.now());
   return added === "ready" ? [`channel:${route.channel}`] : [];
 }

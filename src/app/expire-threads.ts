@@ -10,17 +10,24 @@ const batch = 200;
 
 /**
  * Ends threads in which nothing was said for long, those that are too old, and requests that no connector carried out
- * in the time a thread may be idle, by the settings as they are now (session.threadBindings, channels.<name>.threadBindings). Several replicas may do it at once. One that somebody works with
- * is left for the next time. At most a batch; returns how many it ended.
+ * in the time a thread may be idle, by the settings as they are now (session.threadBindings, channels.<name>.threadBindings).
+ * Several replicas may do it at once. One that somebody works with is left for the next time, and so is one that cannot be
+ * ended: it does not keep the others. At most a batch; returns how many it ended.
  */
 export async function expireThreads(app: App): Promise<number> {
   let ended = 0;
+  let failure: unknown;
   for (const child of await listDueThreads(app.db, dueNow(app), batch)) {
-    const topics = await inTransaction(app.db, (tx) => expireThread(app, tx, child));
-    if (topics === undefined) continue;
-    ended += 1;
-    app.wakeups.publish(topics);
+    try {
+      const topics = await inTransaction(app.db, (tx) => expireThread(app, tx, child));
+      if (topics) ended += 1;
+      app.wakeups.publish(topics ?? []);
+    } catch (error) {
+      app.log.error({ err: error }, "a sweep could not end a thread");
+      failure ??= error;
+    }
   }
+  if (failure !== undefined && ended === 0) throw failure;
   return ended;
 }
 

@@ -54,10 +54,10 @@ export interface ThreadRequest {
 export async function requestThread(app: App, tx: Tx, request: ThreadRequest): Promise<Topic[]> {
   const { child, requester, route, title } = request;
   const chat = { ...route, to: route.to ?? "" };
-  const asked = { child: child.id, requester: requester.id, route: chat };
-  const binding = await insertBinding(tx, asked, app.clock.now());
+  const binding = await insertBinding(tx, { child: child.id, requester: requester.id, route: chat }, app.clock.now());
   const text = toThreadTitle(title);
-  return enqueueThreadDelivery(app, tx, { binding, childId: child.sessionId, kind: "bind_thread", route, text });
+  const asked = { binding, speaker: requester.id, childId: child.sessionId };
+  return enqueueThreadDelivery(app, tx, { ...asked, kind: "bind_thread", route, text });
 }
 
 /**
@@ -67,24 +67,31 @@ export async function requestThread(app: App, tx: Tx, request: ThreadRequest): P
  */
 export async function endThread(app: App, tx: Tx, child: bigint, detail: ThreadEnd): Promise<Topic[]> {
   const binding = await findBinding(tx, child);
-  if (binding === undefined || (binding.state !== "requested" && binding.state !== "bound")) return [];
-  const session = await findSessionById(tx, child);
-  const childId = session!.sessionId;
+  if (binding?.state === "requested") return endRequest(app, tx, binding, detail);
+  if (binding?.state !== "bound") return [];
+  const topics = await closeThread(app, tx, binding, await childIdOf(tx, binding), detail);
   await unbindThread(tx, binding.id, detail, app.clock.now());
-  if (binding.state === "requested") return stopRequest(app, tx, childId);
   await forgetRoute(tx, child, binding.route);
-  return closeThread(app, tx, binding, childId, detail);
+  return topics;
 }
 
-/** Takes back the request for a thread, unless a connector holds it: BeginDelivery refuses that one. */
-async function stopRequest(app: App, tx: Tx, childId: string): Promise<Topic[]> {
-  const deliveryId = await findDeliveryId(tx, threadEffect(childId, "bind_thread"));
+/**
+ * Takes back the request for a thread, unless a connector holds it: BeginDelivery refuses that one. The request is locked
+ * before the binding, and settled after it is unbound, which a refused request would take for a failure.
+ */
+async function endRequest(app: App, tx: Tx, binding: ThreadBinding, detail: ThreadEnd): Promise<Topic[]> {
+  const deliveryId = await findDeliveryId(tx, threadEffect(await childIdOf(tx, binding), "bind_thread"));
   const delivery = deliveryId === undefined ? undefined : await lockDeliveryInLane(tx, deliveryId);
+  await unbindThread(tx, binding.id, detail, app.clock.now());
   if (delivery?.state !== "ready" && delivery?.state !== "waiting") return [];
   return settleDelivery(app, tx, delivery, { state: "denied", error: threadUnwanted });
 }
 
-/** Tells the connector that the thread of `binding` is nobody's. */
+async function childIdOf(tx: Tx, { child }: ThreadBinding): Promise<string> {
+  return (await findSessionById(tx, child))!.sessionId;
+}
+
+/** Tells the connector that the thread of `binding` is nobody's. The requester speaks; the child for one that was deleted. */
 export async function closeThread(
   app: App,
   tx: Tx,
@@ -92,6 +99,8 @@ export async function closeThread(
   childId: string,
   detail: ThreadEnd,
 ): Promise<Topic[]> {
+  const { child, requester, route } = binding;
+  const speaker = (await findSessionById(tx, requester))?.state === "deleted" ? child : requester;
   const text = describeThreadEnd(detail);
-  return enqueueThreadDelivery(app, tx, { binding, childId, kind: "unbind_thread", route: binding.route, text });
+  return enqueueThreadDelivery(app, tx, { binding, speaker, childId, kind: "unbind_thread", route, text });
 }

@@ -4,7 +4,7 @@ import { toOneLine } from "./one-line.ts";
 /** Why no thread can be bound for a requester. */
 export type ThreadProblem = "no_channel" | "disabled" | "no_connector";
 
-/** requested: a connector was asked. bound: messages in the thread go to the child. failed: the connector could not. unbound: it was bound. */
+/** requested: a connector was asked. bound: messages in the thread go to the child. failed: the connector could not. unbound: it was one of the first two. */
 export type ThreadBindingState = "requested" | "bound" | "failed" | "unbound";
 
 /** Why a binding ended. ended: its session was archived, reset or deleted. */

@@ -1,4 +1,7 @@
+import { randomUUID } from "node:crypto";
+import { sql } from "kysely";
 import { beforeEach, expect, test } from "vitest";
+import { deleteSession } from "../../src/app/delete-session.ts";
 import { expireThreads } from "../../src/app/expire-threads.ts";
 import { parseConfig } from "../../src/config/schema.ts";
 import type { Session } from "../../src/domain/session.ts";
@@ -6,7 +9,7 @@ import { lockSession } from "../../src/store/sessions.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { receive, type TestConnector } from "../support/deliveries.ts";
-import { TestHost } from "../support/seed.ts";
+import { operator, TestHost } from "../support/seed.ts";
 import {
   addRequester,
   bindChild,
@@ -114,6 +117,28 @@ test("two replicas: each thread ends once; one that somebody works with is left 
   for (const child of children) {
     expect((await threadDeliveries(app, child)).map(({ kind }) => kind)).toEqual(["bind_thread", "unbind_thread"]);
   }
+});
+
+test("the connector is told, also when the requester was deleted meanwhile", async () => {
+  const { route } = await bindChild(app, connector, requester, "T9");
+  await deleteSession(app, { principal: operator, requestId: randomUUID(), session: requester.sessionId });
+  app.clock.advance(25 * hourMs);
+  expect(await expireThreads(app)).toBe(1);
+  expect(await connector.claim()).toMatchObject([{ kind: "unbind_thread", route }]);
+});
+
+test("C153: one that cannot be ended does not keep the others, and is tried again", async () => {
+  const first = (await bindChild(app, connector, requester, "T0")).child;
+  app.clock.advance(60_000);
+  const second = (await bindChild(app, connector, requester, "T1")).child;
+  app.clock.advance(25 * hourMs);
+  await sql`alter table thread_bindings add constraint faulty check (state < 4 or thread_id <> 'T0')`.execute(app.db);
+  expect(await expireThreads(app)).toBe(1);
+  expect((await bindingOf(app, second)).state).toBe("unbound");
+  await expect(expireThreads(app)).rejects.toThrow();
+  await sql`alter table thread_bindings drop constraint faulty`.execute(app.db);
+  expect(await expireThreads(app)).toBe(1);
+  expect((await bindingOf(app, first)).state).toBe("unbound");
 });
 
 test("a message at the moment of the sweep: it reaches the child, or the session of the chat, never nobody", async () => {
