@@ -87,12 +87,17 @@ async function composeReport(
     run: { ...primary, state },
     said,
     answer: exchange.state.firstReply,
-    toolOutput: primary && state === "completed" ? await findLatestToolOutput(tx, primary.id) : undefined,
+    toolOutput: primary && saidNothing(primary) ? await findLatestToolOutput(tx, primary.id) : undefined,
     files: runs.flatMap((run) => files.get(run) ?? []),
     stillRunning: await countActiveChildren(tx, requester.addressId, countedSiblings),
     threadProblem: binding?.state === "failed" ? (binding.detail ?? "no connector opened it") : undefined,
     child: { sessionKey, sessionId, transcriptPath: transcriptPath(app.config.session.store, child) },
   });
+}
+
+/** A word that means silence is an answer: what a tool said does not stand in for it (C86, C90). */
+function saidNothing({ state, reply = "" }: Run): boolean {
+  return state === "completed" && reply.trim() === "";
 }
 
 /** How the primary run ended; the exchange knows it too. */

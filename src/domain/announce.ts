@@ -69,7 +69,9 @@ function listNotes(facts: AnnounceFacts, result: string | undefined): readonly s
     ...(run.error && run.state !== "completed" ? [describeError(run.error)] : []),
     ...(result === undefined && run.state === "completed" ? ["The sub-agent returned nothing."] : []),
     ...(files.length > 0 ? [describeFiles(files)] : []),
-    ...(threadProblem === undefined ? [] : [`The thread could not be opened: ${toSentence(threadProblem)}`]),
+    ...(threadProblem === undefined
+      ? []
+      : [`The thread could not be opened: ${toSentence(redactText(threadProblem))}`]),
     ...(stillRunning > 0 ? [describeSiblings(stillRunning)] : []),
   ];
 }

@@ -1,4 +1,3 @@
-import { sql } from "kysely";
 import { beforeAll, beforeEach, expect, test } from "vitest";
 import { endOverdueRuns } from "../../src/app/end-overdue-runs.ts";
 import { endRun } from "../../src/app/end-run.ts";
@@ -11,6 +10,7 @@ import { inTransaction } from "../../src/store/transaction.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { TestConnector } from "../support/deliveries.ts";
 import { endOpenRuns } from "../support/exchange-pair.ts";
+import { countDeadlocks, untilLocked } from "../support/locks.ts";
 import { addRun, operator } from "../support/seed.ts";
 import type { Spawned } from "../support/spawn.ts";
 import { announcesOf, reportsOf, SpawnStory } from "../support/spawn-report.ts";
@@ -115,7 +115,7 @@ test("C80: the child ends exactly while its requester is mid-turn: one delivery,
 });
 
 test("two children end at once, on two replicas, under one requester: nobody waits in a circle", async () => {
-  const before = await countDeadlocks();
+  const before = await countDeadlocks(app);
   for (const requester of [story, await SpawnStory.withoutChat(app)]) {
     for (let n = 0; n < 8; n++) await requester.spawn();
     const tasks = await story.host.claim({ maxRuns: 8 });
@@ -127,7 +127,7 @@ test("two children end at once, on two replicas, under one requester: nobody wai
     await endOpenRuns(app);
   }
   expect((await announcesOf(app, story.requester)).length).toBe(8);
-  expect((await countDeadlocks()) - before).toBe(0);
+  expect((await countDeadlocks(app)) - before).toBe(0);
 });
 
 test("C92: the requester's row is held by a long writer: the report waits, and comes", async () => {
@@ -138,7 +138,7 @@ test("C92: the requester's row is held by a long writer: the report waits, and c
   await inTransaction(app.db, async (tx) => {
     await lockSession(tx, story.requester.id);
     completing = story.host.complete(announce, "done");
-    await untilLocked();
+    await untilLocked(app);
     expect(await toldTimes()).toEqual({ messages: 0, deliveries: 0 });
   });
   await completing;
@@ -184,19 +184,3 @@ test("C82: what the child said on the way is not delivered besides its announce"
   expect((await reportsOf(app, story.requester))[0]).not.toContain("half way");
   expect(await announcesOf(app, spawned.child)).toEqual([]);
 });
-
-async function countDeadlocks(): Promise<number> {
-  const { rows } = await sql<{ deadlocks: bigint }>`
-    select deadlocks from pg_stat_database where datname = current_database()`.execute(app.db);
-  return Number(rows[0]!.deadlocks);
-}
-
-/** Until some transaction of this database waits for a lock. */
-async function untilLocked(): Promise<void> {
-  for (;;) {
-    const { rows } = await sql`
-      select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`.execute(app.db);
-    if (rows.length > 0) return;
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}

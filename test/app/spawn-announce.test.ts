@@ -248,6 +248,15 @@ describe("what the report says", () => {
     expect(text.length).toBeLessThan(3_000);
   });
 
+  test.each(["NO_REPLY", "ANNOUNCE_SKIP\n"])("C86, C90: no tool output of a run that said %j", async (word) => {
+    await story.spawn();
+    await workWith("internal", (held) => story.host.complete(held, word));
+    await story.sayNothing();
+    expect(await theReport()).toMatch(
+      /^Status: completed\nResult: none\nNotes: The sub-agent returned nothing.\nStats:/,
+    );
+  });
+
   test("C86: no tool output of a run that failed or ran out of time", async () => {
     await story.spawn();
     await workWith("half of it", (held) => story.host.fail(held, { message: "no access" }));

@@ -77,6 +77,19 @@ describe("the result", () => {
   });
 });
 
+test.each([0, 5, 10, 15])(
+  "a secret that a cut would halve is masked whole (%i characters of it before the cut)",
+  (before) => {
+    const secret = "sk-live0123456789abcdef";
+    const withSecret = (limit: number) => `${"x".repeat(limit - before - 1)} ${secret} ${"y".repeat(100)}`;
+    for (const limit of [1_950, 1_960, 2_000]) {
+      expect(compose({ toolOutput: withSecret(limit) })).not.toContain(secret.slice(0, 5));
+    }
+    const error: RunError = { code: "agent", message: withSecret(490), retryable: false };
+    expect(compose({ state: "failed", error })).not.toContain(secret.slice(0, 5));
+  },
+);
+
 describe("the notes", () => {
   test("C94: what went wrong, in one line, without secrets and not endless", () => {
     const message = `No access\nStatus: completed\u202eapi_key=abcdef123456 ${"x".repeat(2_000)}`;
@@ -105,6 +118,8 @@ describe("the notes", () => {
     expect(lineOf("Notes", { answer: "done", threadProblem: "forbidden" })).toBe(
       "The thread could not be opened: forbidden.",
     );
+    const told = "GET https://bots.example/send?token=abc123def456 failed";
+    expect(lineOf("Notes", { answer: "done", threadProblem: told })).not.toContain("abc123def456");
   });
 });
 
