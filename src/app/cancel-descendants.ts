@@ -1,7 +1,7 @@
 import { AppError } from "../domain/errors.ts";
 import type { Principal } from "../domain/principal.ts";
 import { isTerminal } from "../domain/run.ts";
-import type { Tx } from "../store/database.ts";
+import type { Db, Tx } from "../store/database.ts";
 import { findRun } from "../store/runs.ts";
 import { lockSessions } from "../store/sessions.ts";
 import { listBusyDescendants, requestCancelAll, type SpawnRoot } from "../store/spawn-tree.ts";
@@ -52,11 +52,11 @@ async function lockBusyDescendants(tx: Tx, root: SpawnRoot): Promise<bigint[]> {
 
 /**
  * Refuses a spawn of a run that has ended or was asked to: whoever canceled it has asked its descendants already, and would
- * miss this one (S6.14). Called with the requester's session locked, as a cancel locks it. Fails with run_terminal.
+ * miss this one (S6.14). Exact with the requester's session locked, as a cancel locks it. Fails with run_terminal.
  */
-export async function refuseSpawnOfEnded(tx: Tx, principal: Principal): Promise<void> {
+export async function refuseSpawnOfEnded(db: Db, principal: Principal): Promise<void> {
   if (principal.role !== "session" || principal.runId === undefined) return;
-  const run = await findRun(tx, principal.runId);
+  const run = await findRun(db, principal.runId);
   if (run === undefined || (!isTerminal(run.state) && !run.cancelRequestedAt)) return;
   const state = isTerminal(run.state) ? run.state : "canceled";
   throw new AppError({ kind: "run_terminal", runId: run.runId, state });

@@ -65,11 +65,13 @@ export async function cancelRun(
   return { run, descendantRunIds: result.descendantRunIds, deduplicated };
 }
 
+/** A run that was asked before is asked no more; when nobody is left to answer, it ends all the same. */
 async function cancelInLane(app: App, tx: Tx, lane: LockedRun, reason: string | undefined): Promise<Topic[]> {
   const { run } = lane;
-  if (isTerminal(run.state) || run.cancelRequestedAt) return [];
+  if (isTerminal(run.state)) return [];
   const now = app.clock.now();
   await requestCancel(tx, run.id, reason, now);
   if (!isHeld(run, now)) return endRun(app, tx, { ...lane, ending: { state: "canceled" } });
+  if (run.cancelRequestedAt) return [];
   return [`run:${run.runId}`, ...(run.hostId ? [`host:${run.hostId}` as const] : [])];
 }

@@ -25,11 +25,10 @@ export interface DeleteSessionResult {
 }
 
 /**
- * Deletes a session with its transcript and files, ends its part in exchanges and its thread, cancels its unfinished runs and
- * those of what it spawned, and stops its deliveries, in one transaction (C144); see remove-session.ts. Its key is free
- * again; results of its runs stay readable by run id (C166). Fails as the
- * guard in resolve-session.ts does, and with etag_mismatch when the session changed, or was re-created under its key,
- * since the caller looked (C73).
+ * Deletes a session with its transcript and files, ends its part in exchanges and its thread, cancels its unfinished runs,
+ * asks those of what it spawned to end, and stops its deliveries, in one transaction (C144, S6.14); see remove-session.ts.
+ * Its key is free again; results of its runs stay readable by run id (C166). Fails as the guard in resolve-session.ts does,
+ * and with etag_mismatch when the session changed, or was re-created under its key, since the caller looked (C73).
  */
 export async function deleteSession(app: App, input: DeleteSessionInput): Promise<DeleteSessionResult> {
   const { principal, requestId, session, etag = null } = input;
@@ -42,7 +41,7 @@ export async function deleteSession(app: App, input: DeleteSessionInput): Promis
       await lockHeirsBefore(tx, (await getSession(app, tx, principal, session, use)).id);
       const locked = await lockNamedSession(app, tx, principal, session, use);
       refuseStaleEtag(locked, input.etag);
-      removed = await removeSession(app, tx, locked);
+      removed = await removeSession(app, tx, locked, { cascade: true });
       await auditAllowed(app, tx, request, { session: locked });
       return { sessionId: locked.sessionId, canceledRunIds: removed.canceledRunIds };
     });

@@ -287,4 +287,21 @@ describe('cleanup "delete"', () => {
     await host.complete(woken, "thanks");
     expect(await archiveSpawns(app)).toMatchObject({ deleted: 1 });
   });
+
+  test("C44: a run in what it spawned goes on, once that has reported", async () => {
+    const spawned = await spawnChild({ cleanup: "delete" });
+    const held = await host.claimOne();
+    const below = await spawn(app, { from: spawned.child, principal: actingAs(spawned.child, held.run.runId) });
+    await finish("ANNOUNCE_SKIP");
+    await host.complete(held, "R");
+    await host.complete(await host.claimOne(), "ANNOUNCE_SKIP");
+    const later = await addRun(app, below.child);
+    expect(await archiveSpawns(app)).toMatchObject({ deleted: 1 });
+    expect(await stateOf(spawned)).toBe("deleted");
+    expect(await host.complete(await host.claimOne(), "still here")).toMatchObject({
+      runId: later.runId,
+      state: "completed",
+      reply: "still here",
+    });
+  });
 });

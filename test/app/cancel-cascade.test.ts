@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { sql } from "kysely";
 import { beforeEach, expect, test } from "vitest";
 import { cancelRun } from "../../src/app/cancel-run.ts";
 import type { ClaimedRun } from "../../src/app/claimed-run.ts";
@@ -153,6 +154,33 @@ test("a process that dies after the commit leaves nothing running: what is queue
   expect(await endCanceledRuns(app)).toBe(1);
   expect(await endCanceledRuns(app)).toBe(0);
   expect(await runOf(app, result.run)).toMatchObject({ state: "canceled", cancelReason: "died" });
+});
+
+test("a child that cannot be ended fails nothing that has been committed, and is the next tick's", async () => {
+  const { result } = await spawnFrom(parent, run);
+  await sql`create function refuse() returns trigger language plpgsql as $$ begin raise 'not now'; end $$`.execute(
+    app.db,
+  );
+  await sql`create trigger refuse before update on runs for each row when (new.state = 5) execute function refuse()`.execute(
+    app.db,
+  );
+  expect((await cancel(run.runId)).descendantRunIds).toEqual([result.run.runId]);
+  await expect(endCanceledRuns(app)).rejects.toThrow("not now");
+  await sql`drop function refuse cascade`.execute(app.db);
+  expect(await endCanceledRuns(app)).toBe(1);
+  expect(await statesOfAll([result.run])).toEqual(["canceled"]);
+});
+
+test("C145: one of a cascade that nobody has ended yet ends at once when it is canceled itself, with the first reason", async () => {
+  const { child, result } = await spawnFrom(parent, run);
+  await inTransaction(app.db, async (tx) => {
+    await lockSession(tx, child.id);
+    await requestCancelAll(tx, [child.id], "died", app.clock.now());
+  });
+  expect((await cancel(result.run.runId)).run).toMatchObject({ state: "canceled", cancelReason: "died" });
+  expect((await cancel(run.runId)).run).toMatchObject({ state: "running" });
+  app.clock.advance(30_000);
+  expect((await cancel(run.runId)).run).toMatchObject({ state: "canceled" });
 });
 
 test("C145: a child whose host is dead ends at once, and one whose host dies later with its lease", async () => {

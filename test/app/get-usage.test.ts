@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { sql } from "kysely";
 import { beforeAll, describe, expect, test } from "vitest";
 import { deleteSession } from "../../src/app/delete-session.ts";
 import { getUsage, type UsageRequest } from "../../src/app/get-usage.ts";
@@ -8,7 +9,9 @@ import type { Usage } from "../../src/domain/message.ts";
 import type { Principal } from "../../src/domain/principal.ts";
 import type { Session } from "../../src/domain/session.ts";
 import type { UsageDay } from "../../src/domain/usage-report.ts";
+import { writeRunEnd } from "../../src/store/runs.ts";
 import type { NewSession } from "../../src/store/sessions.ts";
+import { inTransaction } from "../../src/store/transaction.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { addRun, operator, TestHost } from "../support/seed.ts";
 import { actingAs, addSession, openFleet } from "../support/session-tools.ts";
@@ -87,6 +90,19 @@ test("a run counts on the UTC day of its end, once for all its attempts; one wit
     },
   ]);
   app.clock.advance(-dayMs);
+});
+
+test.each([
+  ["2026-03-01T23:59:59.999Z", "2026-03-01"],
+  ["2026-03-02T00:00:00.000Z", "2026-03-02"],
+])("an end at %s counts on %s wherever the database is", async (end, day) => {
+  const session = await addRoot();
+  const run = await addRun(app, session);
+  await inTransaction(app.db, async (tx) => {
+    await sql`set local timezone = 'Pacific/Auckland'`.execute(tx);
+    await writeRunEnd(tx, run.id, { state: "completed" }, undefined, new Date(end));
+  });
+  expect(await report({ session: session.sessionKey, groups: ["day"] })).toMatchObject([{ day, runs: 1 }]);
 });
 
 test("unknown stays unknown, zero is known", async () => {

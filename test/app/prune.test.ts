@@ -1,11 +1,16 @@
 import { randomUUID } from "node:crypto";
 import { beforeEach, expect, test } from "vitest";
 import { cancelRun } from "../../src/app/cancel-run.ts";
+import { deleteSession } from "../../src/app/delete-session.ts";
+import { getSession } from "../../src/app/get-session.ts";
 import { prune } from "../../src/app/prune.ts";
 import type { HostEvent } from "../../src/domain/run-event.ts";
 import { findRun } from "../../src/store/runs.ts";
 import { type TestApp, testApp } from "../support/app.ts";
+import { TestConnector } from "../support/deliveries.ts";
+import { countBlobs, listFileRows, output, textFile } from "../support/files.ts";
 import { addLane, addRun, eventsOf, note, operator, TestHost, textsOf } from "../support/seed.ts";
+import { spawn } from "../support/spawn.ts";
 
 let app: TestApp;
 let host: TestHost;
@@ -65,6 +70,34 @@ test("removes old ended runs with their events, and keeps the transcript", async
   expect(await eventsOf(app, run)).toEqual([]);
   expect(await findRun(app.db, recent.runId)).toBeDefined();
   expect(await textsOf(app, session)).toEqual(["hello", "done", "hello"]);
+});
+
+test("S6.6: of a spawn the session stays, with how it was spawned and its files, until it is deleted", async () => {
+  const parent = await addLane(app, { deliveryRoute: { channel: "telegram", to: "chat-1" } });
+  const { child } = await spawn(app, { from: parent, attachments: [textFile("in", "given")] });
+  const held = await host.claimOne();
+  await host.append(held, 1, [output(textFile("out", "given back"))]);
+  await host.complete(held);
+  await host.complete(await host.claimOne());
+  const connector = await new TestConnector(app).register("telegram");
+  const announce = await connector.claimOne();
+  app.clock.advance(30 * dayMs);
+  expect(await prune(app)).toMatchObject({ runs: 2, exchanges: 0, deliveries: 0 });
+  await connector.ack(announce);
+  app.clock.advance(30 * dayMs);
+  expect(await prune(app)).toMatchObject({ exchanges: 1, deliveries: 1 });
+  const { spawn: spawned } = await getSession(app, { principal: operator, session: child.sessionKey });
+  expect(spawned).toMatchObject({ requester: parent.id, settledAt: expect.any(Date) });
+  expect(spawned).not.toHaveProperty("exchangeId");
+  expect((await listFileRows(app)).map(({ name, run }) => [name, run])).toEqual([
+    ["in", null],
+    ["out", null],
+  ]);
+  expect(await countBlobs(app)).toBe(2);
+  await deleteSession(app, { principal: operator, requestId: randomUUID(), session: child.sessionKey });
+  app.clock.advance(60 * minuteMs);
+  expect(await prune(app)).toMatchObject({ blobs: 2 });
+  expect([await listFileRows(app), await countBlobs(app)]).toEqual([[], 0]);
 });
 
 test("forgets old request ids and silent hosts", async () => {
