@@ -56,7 +56,8 @@ async function replaceFiles(
   const replaced = held.filter(({ nameKey }) => names.has(nameKey)).map(({ id }) => id);
   const position = (held.at(-1)?.position ?? -1) + 1;
   const hashed = files.map((file, index) => ({ ...hashFile(app.ids.uuid(), file), position: position + index }));
-  await deleteAttachments(tx, replaced, now);
+  const coming = hashed.map(({ sha256 }) => sha256);
+  await deleteAttachments(tx, replaced, coming, now);
   await holdBlobs(
     tx,
     hashed.map(({ sha256, content }) => ({ sha256, bytes: content })),

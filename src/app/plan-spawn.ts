@@ -38,8 +38,8 @@ const maxTaskBytes = 1024 * 1024;
  * first thing wrong; for the shape of the request and for its files with all of them.
  */
 export async function planSpawn(app: App, db: Db, principal: SessionPrincipal, input: SpawnInput): Promise<SpawnPlan> {
-  checkShape(input);
   refuseDeniedTool(app, principal, "sessions_spawn");
+  checkShape(input);
   const origin = await findSendOrigin(db, principal);
   const requester = takesPart(origin.requester, principal);
   refuse(findDepthRefusal(requester.path.length - 1, app.config.agents.defaults.subagents.maxSpawnDepth));

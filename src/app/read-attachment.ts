@@ -23,8 +23,9 @@ export type AttachmentFrame =
  * Streams a file (S6.6): what it is, then its bytes from the offset on, at most 256 KiB at a time; the next are read when
  * the last were taken, by a statement of their own. Visible to whoever may see its session, and what a run gave back also to the
  * address that sent the run; reserved sessions are the operators' alone (S2.5). What the caller may not see and what is
- * not there is refused alike. Fails with attachment_not_found also in the middle, when its session is deleted, and with
- * draining; the caller asks again from where it is. Ends early when `signal` aborts. Contents are not searched for secrets.
+ * not there is refused alike, also in the middle, when its session is deleted: with attachment_not_found to callers that see
+ * everything. Fails with draining; the caller asks again from where it is. Ends early when `signal` aborts. Contents are
+ * not searched for secrets.
  */
 export async function* readAttachment(
   app: App,
@@ -39,7 +40,7 @@ export async function* readAttachment(
   for (let position = offset; position < found.file.bytes && !signal.aborted; position += frameBytes) {
     if (app.draining.aborted) throw new AppError({ kind: "draining" });
     const data = await readSlice(app.db, found.id, position, frameBytes);
-    if (data === undefined) throw new AppError(missing);
+    if (data === undefined) throw refuseHidden(app, principal, "read", missing);
     yield { type: "data", data };
   }
 }

@@ -7,6 +7,7 @@ import type { SpawnMode } from "../domain/spawn.ts";
 import { findSessionById } from "../store/sessions.ts";
 import { inTransaction } from "../store/transaction.ts";
 import { receiptOf } from "./attachments.ts";
+import { refuseSpawnOfEnded } from "./cancel-descendants.ts";
 import type { App } from "./context.ts";
 import { readRun } from "./get-run.ts";
 import { planSpawn, type SpawnPlan, takesPart } from "./plan-spawn.ts";
@@ -44,10 +45,10 @@ export interface SpawnedSession {
  * Spawns a sub-agent: a new session with one task (S6). Never waits. Session, lineage, files, exchange, first run and request
  * id are stored in one transaction, or nothing is (S6.2, C54); a repeat of the request id gets the first answer whatever is
  * refused by now. The order of checks is that of SpawnSession in the contract; those that need no lock are done before
- * the transaction. Fails with field_invalid, tool_denied, session_superseded, spawn_depth_exceeded,
+ * the transaction. Fails with tool_denied, field_invalid, session_superseded, spawn_depth_exceeded,
  * spawn_runtime_unsupported, thread_required, agent_unknown, spawn_agent_not_allowed, sandbox_escape_denied,
  * sandbox_required, model_invalid, thinking_level_invalid, attachments_disabled, attachments_refused, send_policy_denied,
- * chain_refused, thread_unavailable, children_limit, request_id_reused.
+ * chain_refused, run_terminal, thread_unavailable, children_limit, request_id_reused.
  */
 export async function spawnSession(app: App, input: SpawnInput): Promise<SpawnResult> {
   const principal = asSession(input.principal);
@@ -75,6 +76,7 @@ export async function spawnSession(app: App, input: SpawnInput): Promise<SpawnRe
 async function validateSpawn(app: App, principal: SessionPrincipal, input: SpawnInput): Promise<ValidatedSpawn> {
   const { mode, files } = await planSpawn(app, app.db, principal, input);
   const requester = takesPart(await findSessionById(app.db, principal.session), principal);
+  await refuseSpawnOfEnded(app.db, principal);
   if (input.thread) await refuseUnbindableThread(app, app.db, requester);
   await refuseTooManyChildren(app, app.db, requester);
   await refuseTooManySpawns(app, app.db);

@@ -50,6 +50,8 @@ export async function storeSpawn(
   await refuseSpawnOfEnded(tx, principal);
   const threadRoute = input.thread ? await refuseUnbindableThread(app, tx, requester) : undefined;
   await refuseTooManyChildren(app, tx, requester);
+  // Looked at twice: a full service writes no files only to take them back.
+  await refuseTooManySpawns(app, tx);
   const child = await insertChild(app, tx, requester, input, plan);
   const directory = plan.files.length > 0 ? app.ids.uuid() : undefined;
   const receipt = directory === undefined ? undefined : await storeInputFiles(app, tx, child, directory, plan.files);

@@ -53,9 +53,9 @@ function stripValue(value: JsonValue, describe: DescribeContent, depth: number):
   if (depth > maxDepth) return undefined;
   if (isArray(value)) return stripAll(value, (item) => stripValue(item, describe, depth + 1));
   if (!isObject(value)) return value;
-  const spawns = typeof value.name === "string" && isSpawnTool(value.name);
+  const spawns = Object.values(value).some(isNameOfSpawn);
   const entries = Object.entries(value).map(([key, field]) => {
-    const stripped = spawns ? stripField(key, field, describe) : field;
+    const stripped = spawns ? stripField(field, describe) : field;
     return [key, stripped === undefined ? undefined : stripValue(stripped, describe, depth + 1)] as const;
   });
   return entries.some(([, field]) => field === undefined)
@@ -68,10 +68,15 @@ function stripAll<T>(values: readonly T[], strip: (value: T) => T | undefined): 
   return stripped.includes(undefined) ? undefined : (stripped as T[]);
 }
 
+/** The name of the tool stands under "name", "toolName" or the like; no JSON of its arguments looks like one. */
+function isNameOfSpawn(field: JsonValue): boolean {
+  return typeof field === "string" && /^[^\s"]*$/.test(field) && isSpawnTool(field);
+}
+
 /** Arguments of a call go by several names, and some providers write them as JSON in a string. */
-function stripField(key: string, field: JsonValue, describe: DescribeContent): JsonValue | undefined {
-  if (key === "name") return field;
+function stripField(field: JsonValue, describe: DescribeContent): JsonValue | undefined {
   if (isObject(field)) return stripArguments(field, describe);
+  if (isNameOfSpawn(field)) return field;
   if (typeof field !== "string" || !field.includes("attachments")) return field;
   const parsed = parse(field);
   if (parsed === undefined) return undefined;

@@ -128,12 +128,20 @@ export function attachmentTargetStatement(attachmentId: string) {
     where a.attachment_id = ${attachmentId}::uuid and s.state <> 4`;
 }
 
-/** Removes files by their internal ids. Their contents are the pruner's to remove. */
-export async function deleteAttachments(tx: Tx, ids: readonly bigint[], now: Date): Promise<void> {
+/**
+ * Removes files by their internal ids. Their contents are the pruner's to remove. `coming` are the hashes of contents that
+ * the caller holds next: locked here with the others, in the one order of all contents.
+ */
+export async function deleteAttachments(
+  tx: Tx,
+  ids: readonly bigint[],
+  coming: readonly string[],
+  now: Date,
+): Promise<void> {
   if (ids.length === 0) return;
   const { rows } = await sql<{ sha256: Buffer }>`
     delete from attachments where id = any(${[...ids]}::bigint[]) returning sha256`.execute(tx);
-  await noteLooseBlobs(tx, rows.map(toHash), now);
+  await noteLooseBlobs(tx, [...rows.map(toHash), ...coming.map((hex) => Buffer.from(hex, "hex"))], now);
 }
 
 /** Removes every file of a locked session, given or given back. */

@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import { beforeEach, describe, expect, test } from "vitest";
 import { getRun } from "../../src/app/get-run.ts";
 import { prune } from "../../src/app/prune.ts";
@@ -5,6 +6,7 @@ import { parseConfig } from "../../src/config/schema.ts";
 import { type AppError, isAppError } from "../../src/domain/errors.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { countBlobs, dataFile, listFileRows, output, sha256, textFile } from "../support/files.ts";
+import { untilLocked } from "../support/locks.ts";
 import { addLane, addRun, eventsOf, note, operator, runOf, saying, TestHost, textsOf } from "../support/seed.ts";
 
 let app: TestApp;
@@ -148,6 +150,32 @@ test("a file of an earlier attempt gives way to one of its name, the others stay
   expect(await runOf(app, run)).toMatchObject({ outputFiles: 2 });
   app.clock.advance(3_600_000);
   await prune(app);
+  expect(await countBlobs(app)).toBe(2);
+});
+
+test("files that take each other's contents at once do not lock each other out", async () => {
+  const contents = ["boats", "nets"];
+  const runIds: string[] = [];
+  for (const text of contents) {
+    const { run, held } = await claimed();
+    await host.append(held, 1, [output(textFile("f", text))]);
+    await host.fail(held, { retryable: true });
+    runIds.push(run.runId);
+  }
+  app.clock.advance(60_000);
+  const again = [await host.claimOne(), await host.claimOne()];
+  // Whoever gives the content that is first in order waits for it, and must not hold the one it replaces by then.
+  const [low, high] = [...contents].sort((a, b) => (sha256(a) < sha256(b) ? -1 : 1));
+  const from = again.find(({ run }) => run.runId === runIds[contents.indexOf(high!)])!;
+  const lock = (text: string) =>
+    sql`select from blobs where sha256 = decode(${sha256(text)}, 'hex') for no key update nowait`;
+  const other = await app.db.startTransaction().execute();
+  await lock(low!).execute(other);
+  const given = host.append(from, 1, [output(textFile("f", low))]);
+  await untilLocked(app);
+  await lock(high!).execute(other);
+  await other.rollback().execute();
+  await given;
   expect(await countBlobs(app)).toBe(2);
 });
 

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { sql } from "kysely";
 import { expect, test } from "vitest";
 import { resetSession } from "../../src/app/reset-session.ts";
 import { parseConfig } from "../../src/config/schema.ts";
@@ -51,6 +52,18 @@ test("S6.8: the service's cap holds over all requesters, and leaves nothing of t
   for (const error of refused) expect(error).toMatchObject({ facts: { scope: "service", active: 3, limit: 3 } });
   expect(await countActiveSpawns(app.db, 100)).toBe(3);
   expect([await countRows(app, "sessions"), await countRows(app, "requests")]).toEqual([15, 3]);
+});
+
+test("S6.8: a full service refuses before it writes the files", async () => {
+  const app = await testApp({ config: limits({ maxActive: 1 }) });
+  await spawn(app, { from: await addSession(app, "agent:nova:main") });
+  await sql`create function fail_now() returns trigger language plpgsql as $$ begin raise exception 'written'; end $$`.execute(
+    app.db,
+  );
+  await sql`create trigger fail_now before insert on blobs execute function fail_now()`.execute(app.db);
+  const attachments = [{ name: "a.txt", content: { type: "text" as const, text: "x" } }];
+  const from = await addSession(app, "agent:nova:direct:7");
+  expect(await refusalOf(app, { from, attachments })).toMatchObject({ kind: "children_limit", scope: "service" });
 });
 
 test("a child counts until its run ended, not until its announce did", async () => {

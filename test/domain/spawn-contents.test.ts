@@ -105,6 +105,8 @@ test("exact JSON loses contents in every common shape of a call", () => {
     content: [
       { type: "tool_use", name: "sessions_spawn", input: args },
       { type: "toolCall", name: "sessions_spawn", arguments: args },
+      { type: "tool-call", toolName: "attachments.sessions_spawn", input: args },
+      { type: "text", text: "attachments went with sessions_spawn" },
       { type: "tool_use", name: "write", input: { attachments: [{ content: "kept" }] } },
     ],
     tool_calls: [{ function: { name: "sessions_spawn", arguments: JSON.stringify(args) } }],

@@ -13,7 +13,7 @@ import { type TestApp, testApp } from "../support/app.ts";
 import { countingBytes, dataFile, give, output, sha256, textFile } from "../support/files.ts";
 import { addRun, heldBy, TestHost } from "../support/seed.ts";
 import { type Credentials, type TestServer, testServer, transportKinds } from "../support/server.ts";
-import { addSession, operator } from "../support/session-tools.ts";
+import { actingAs, addSession, operator } from "../support/session-tools.ts";
 import { refusalOf } from "../support/wire-errors.ts";
 
 let app: TestApp;
@@ -179,6 +179,22 @@ test("a session deleted in the middle of a read ends it with an error, not as if
   expect((await frames.next()).value).toMatchObject({ type: "data" });
   await deleteSession(app, { principal: operator, requestId: randomUUID(), session: session.sessionId });
   await expect(frames.next()).rejects.toMatchObject({ facts: { kind: "attachment_not_found", attachmentId } });
+});
+
+test("C124: gone in the middle, or not there: the same to a session", async () => {
+  const parent = await addSession(app, `agent:nova:direct:${randomUUID()}`);
+  const { session, attachmentId } = await given(dataFile("big", big), { parent });
+  const open = () => readAttachment(app, actingAs(parent), { attachmentId, offset: 0 }, new AbortController().signal);
+  const frames = open();
+  expect((await frames.next()).value).toMatchObject({ type: "file" });
+  await deleteSession(app, { principal: operator, requestId: randomUUID(), session: session.sessionId });
+  const gone = await frames.next().catch(({ facts }) => facts);
+  expect(gone).toMatchObject({ kind: "visibility_denied" });
+  expect(
+    await open()
+      .next()
+      .catch(({ facts }) => facts),
+  ).toEqual(gone);
 });
 
 test("a caller that leaves ends the read; nothing is held for it in between", async () => {
