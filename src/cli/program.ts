@@ -9,7 +9,9 @@ import { releaseVersion } from "./version.ts";
 /** The command line. Parsing rejects with CommanderError instead of ending the process. */
 export function buildProgram(): Command {
   const program = new Command("agentsessions")
-    .description("Session tools for fleets of AI agents: list, history, send and watch over gRPC, durable in Postgres.")
+    .description(
+      "Session tools for fleets of AI agents: list, history, send, spawn and watch over gRPC, durable in Postgres.",
+    )
     .version(releaseVersion())
     .exitOverride()
     .showHelpAfterError("(add --help for what is accepted)");

@@ -13,7 +13,8 @@ export declare const file_agentsessions_v1_attachment: GenFile;
 
 /**
  * A file given with a request (S6.6). Every rule about it is checked by the service, for all files at once: each problem comes back as a
- * field violation of ATTACHMENTS_INVALID, or ATTACHMENTS_TOO_LARGE when sizes are all that is wrong, and then nothing is stored.
+ * field violation of ATTACHMENTS_INVALID, or ATTACHMENTS_TOO_LARGE when sizes are all that is wrong, the first 100 of them, and then nothing
+ * is stored.
  *
  * @generated from message agentsessions.v1.Attachment
  */
@@ -34,7 +35,7 @@ export declare type Attachment = Message<"agentsessions.v1.Attachment"> & {
    */
   content: {
     /**
-     * Text, stored as UTF-8.
+     * Text, stored as UTF-8; U+0000 in it is fine.
      *
      * @generated from field: string text = 2;
      */
@@ -68,7 +69,8 @@ export declare type Attachment = Message<"agentsessions.v1.Attachment"> & {
 
 /**
  * A file given with a request (S6.6). Every rule about it is checked by the service, for all files at once: each problem comes back as a
- * field violation of ATTACHMENTS_INVALID, or ATTACHMENTS_TOO_LARGE when sizes are all that is wrong, and then nothing is stored.
+ * field violation of ATTACHMENTS_INVALID, or ATTACHMENTS_TOO_LARGE when sizes are all that is wrong, the first 100 of them, and then nothing
+ * is stored.
  *
  * @generated from message agentsessions.v1.Attachment
  */
@@ -83,7 +85,7 @@ export declare type AttachmentJson = {
   name?: string;
 
   /**
-   * Text, stored as UTF-8.
+   * Text, stored as UTF-8; U+0000 in it is fine.
    *
    * @generated from field: string text = 2;
    */

@@ -691,7 +691,7 @@ export declare const BeginDeliveryRequestSchema: GenMessage<BeginDeliveryRequest
  */
 export declare type BeginDeliveryResponse = Message<"agentsessions.v1.BeginDeliveryResponse"> & {
   /**
-   * False when the send policy denies it now (S7.3), or its session was deleted: do not send.
+   * False when the send policy denies it now (S7.3), its session was deleted, or its thread is not wanted any more: do not send.
    *
    * @generated from field: bool may_send = 1;
    */
@@ -705,7 +705,7 @@ export declare type BeginDeliveryResponse = Message<"agentsessions.v1.BeginDeliv
  */
 export declare type BeginDeliveryResponseJson = {
   /**
-   * False when the send policy denies it now (S7.3), or its session was deleted: do not send.
+   * False when the send policy denies it now (S7.3), its session was deleted, or its thread is not wanted any more: do not send.
    *
    * @generated from field: bool may_send = 1;
    */

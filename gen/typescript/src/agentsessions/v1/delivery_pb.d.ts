@@ -47,7 +47,7 @@ export declare type Delivery = Message<"agentsessions.v1.Delivery"> & {
   sessionKey: string;
 
   /**
-   * Exchange it belongs to: UUID.
+   * Exchange it belongs to: UUID. Empty for a delivery about a thread, and once the exchange was removed.
    *
    * @generated from field: string exchange_id = 5;
    */
@@ -166,7 +166,7 @@ export declare type DeliveryJson = {
   sessionKey?: string;
 
   /**
-   * Exchange it belongs to: UUID.
+   * Exchange it belongs to: UUID. Empty for a delivery about a thread, and once the exchange was removed.
    *
    * @generated from field: string exchange_id = 5;
    */
@@ -464,7 +464,7 @@ export enum DeliveryState {
   UNKNOWN = 5,
 
   /**
-   * Forbidden by the send policy at the moment of delivery (S7.3), or its session was deleted before. Terminal.
+   * Forbidden by the send policy at the moment of delivery (S7.3), its session was deleted before, or its thread is not wanted any more. Terminal.
    *
    * @generated from enum value: DELIVERY_STATE_DENIED = 6;
    */

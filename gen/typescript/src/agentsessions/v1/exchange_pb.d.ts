@@ -425,7 +425,7 @@ export declare type Exchange_EndReasonJson = "END_REASON_UNSPECIFIED" | "END_REA
 export declare const Exchange_EndReasonSchema: GenEnum<Exchange_EndReason, Exchange_EndReasonJson>;
 
 /**
- * What became of the announce or reply; only ever moves on from PENDING (C32). Values may be added.
+ * What became of the announce or reply. Only ever moves on (C32): from PENDING, and after a redrive from FAILED or UNKNOWN. Values may be added.
  *
  * @generated from enum agentsessions.v1.Exchange.AnnounceOutcome
  */
@@ -452,28 +452,28 @@ export enum Exchange_AnnounceOutcome {
   DELIVERED = 2,
 
   /**
-   * The agent said ANNOUNCE_SKIP or nothing.
+   * The agent said ANNOUNCE_SKIP or nothing. Of a spawn: exactly ANNOUNCE_SKIP or NO_REPLY, or its run was canceled.
    *
    * @generated from enum value: ANNOUNCE_OUTCOME_SKIPPED = 3;
    */
   SKIPPED = 3,
 
   /**
-   * The send policy forbids it.
+   * The send policy forbids it, or the session that speaks was deleted.
    *
    * @generated from enum value: ANNOUNCE_OUTCOME_DENIED = 4;
    */
   DENIED = 4,
 
   /**
-   * The target has no channel to speak on.
+   * The target has no channel to speak on. Of a spawn: the requester has none, and was woken.
    *
    * @generated from enum value: ANNOUNCE_OUTCOME_NO_ROUTE = 5;
    */
   NO_ROUTE = 5,
 
   /**
-   * Given up; the delivery is a dead letter, or the announce run failed.
+   * Given up; the delivery is a dead letter, or the announce run failed. Of a spawn: the delivery, or the announce run was canceled.
    *
    * @generated from enum value: ANNOUNCE_OUTCOME_FAILED = 6;
    */
@@ -488,7 +488,7 @@ export enum Exchange_AnnounceOutcome {
 }
 
 /**
- * What became of the announce or reply; only ever moves on from PENDING (C32). Values may be added.
+ * What became of the announce or reply. Only ever moves on (C32): from PENDING, and after a redrive from FAILED or UNKNOWN. Values may be added.
  *
  * @generated from enum agentsessions.v1.Exchange.AnnounceOutcome
  */

@@ -67,7 +67,7 @@ export const Exchange_AnnounceOutcomeSchema = /*@__PURE__*/
   enumDesc(file_agentsessions_v1_exchange, 0, 3);
 
 /**
- * What became of the announce or reply; only ever moves on from PENDING (C32). Values may be added.
+ * What became of the announce or reply. Only ever moves on (C32): from PENDING, and after a redrive from FAILED or UNKNOWN. Values may be added.
  *
  * @generated from enum agentsessions.v1.Exchange.AnnounceOutcome
  */

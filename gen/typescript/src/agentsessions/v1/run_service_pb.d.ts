@@ -1702,7 +1702,7 @@ export declare const RunService: GenService<{
     output: typeof ListRunEventsResponseSchema;
   },
   /**
-   * Asks for a run to end. A queued run, and one whose host is gone, end at once (C145); a running one when its host confirms or at most one lease later.
+   * Asks for a run to end. A queued run, and one whose host is gone, end at once (C145); a running one when its host confirms or after runs.cancelGraceSeconds.
    * Runs of the sessions it spawned end with it, at any depth: all are asked at once, each ends for itself, and none of them announces (S6.14, C74);
    * also when it has ended itself, which nothing changes and which is no error.
    *

@@ -781,7 +781,7 @@ export enum ThreadBinding_State {
   FAILED = 3,
 
   /**
-   * It was bound and is no longer; `detail` says why: "ended", "idle", "max_age".
+   * It was bound, or asked for, and is no longer; `detail` says why: "ended", "idle", "max_age".
    *
    * @generated from enum value: STATE_UNBOUND = 4;
    */

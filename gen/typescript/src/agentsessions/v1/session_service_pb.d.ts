@@ -1440,6 +1440,7 @@ export declare type SpawnSessionRequest = Message<"agentsessions.v1.SpawnSession
 
   /**
    * Files for the child: at most tools.sessions_spawn.attachments.maxFiles (50), maxFileBytes (1 MiB) each and maxTotalBytes (5 MiB) together.
+   * More than 2,000, twice what maxFiles may be, are no shape of a request: FIELD_INVALID.
    *
    * @generated from field: repeated agentsessions.v1.Attachment attachments = 12;
    */
@@ -1554,6 +1555,7 @@ export declare type SpawnSessionRequestJson = {
 
   /**
    * Files for the child: at most tools.sessions_spawn.attachments.maxFiles (50), maxFileBytes (1 MiB) each and maxTotalBytes (5 MiB) together.
+   * More than 2,000, twice what maxFiles may be, are no shape of a request: FIELD_INVALID.
    *
    * @generated from field: repeated agentsessions.v1.Attachment attachments = 12;
    */
@@ -2377,8 +2379,8 @@ export declare const SessionService: GenService<{
     output: typeof ArchiveSessionResponseSchema;
   },
   /**
-   * Deletes a session with its transcript and files and cancels its unfinished runs and those of the sessions spawned from it, at any depth,
-   * in one transaction (C144, S6.14).
+   * Deletes a session with its transcript and files and cancels its unfinished runs, in one transaction (C144). Those of the sessions spawned
+   * from it, at any depth, are asked to end in the same one, and end as with CancelRun (S6.14).
    * Run results stay readable by run_id until they are pruned (C166). Fails with ABORTED / ETAG_MISMATCH when the etag is stale (C73).
    *
    * @generated from rpc agentsessions.v1.SessionService.DeleteSession
@@ -2393,8 +2395,8 @@ export declare const SessionService: GenService<{
    * Never waits: session, lineage, files, first run and announce are stored in one transaction, or nothing is (S6.2, C54).
    *
    * Checked in this order, the first failure answers, and nothing is written before all have passed:
-   *  1. the request's shape: FIELD_INVALID, every broken field at once;
-   *  2. the requester's tools: TOOL_DENIED (S6.7); a reset of it: SESSION_SUPERSEDED; its depth: SPAWN_DEPTH_EXCEEDED;
+   *  1. the requester's tools, before the request is read: TOOL_DENIED (S6.7); the request's shape: FIELD_INVALID, every broken field at once;
+   *  2. a reset of the requester: SESSION_SUPERSEDED; its depth: SPAWN_DEPTH_EXCEEDED;
    *  3. the runtime: SPAWN_RUNTIME_UNSUPPORTED; the mode: THREAD_REQUIRED_FOR_SESSION_MODE; cleanup "delete" with mode "session": FIELD_INVALID;
    *  4. the agent: AGENT_UNKNOWN, SPAWN_AGENT_NOT_ALLOWED (S6.4); ListAgents shows exactly the accepted set;
    *  5. the sandbox: SANDBOX_ESCAPE_DENIED, SANDBOX_REQUIRED (S6.5);
