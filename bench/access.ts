@@ -89,7 +89,10 @@ async function compare(
 
 async function listPage(client: AgentSessions): Promise<void> {
   const { sessions } = await client.sessions.listSessions({ pageSize });
-  if (sessions.length !== pageSize || sessions.some(({ sessionKey }) => !sessionKey.includes(":subagent:"))) {
+  if (
+    sessions.length !== pageSize ||
+    sessions.some(({ spawnDepth, sessionKey }) => spawnDepth > 0 !== sessionKey.includes(":subagent:"))
+  ) {
     throw new Error("the callers do not list the same rows");
   }
 }

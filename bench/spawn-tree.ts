@@ -44,7 +44,8 @@ export async function addSpawnTree(app: App, { others, descendants, touched }: S
         generate_series(n * ${children}::bigint + 1, least((n + 1) * ${children}::bigint, ${descendants}::bigint)) child
     ), numbered as (select path[cardinality(path)] as id, path from tree)
     insert into sessions (id, session_id, session_key, agent_id, kind, chat_type, address_id, root_id, parent_id, path, created_at, updated_at)
-    select id, gen_random_uuid(), 'agent:main:subagent:bench-' || id, 'main', 6, 4, id, path[1], path[cardinality(path) - 1], path,
+    select id, gen_random_uuid(), case when cardinality(path) = 1 then 'agent:main:bench-' else 'agent:main:subagent:bench-' end || id,
+      'main', 6, 4, id, path[1], path[cardinality(path) - 1], path,
       ${now}, ${touched === "newest" ? newest : scattered}
     from numbered`.execute(app.db);
   await sql`vacuum analyze sessions`.execute(app.db);
