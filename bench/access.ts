@@ -89,10 +89,8 @@ async function compare(
 
 async function listPage(client: AgentSessions): Promise<void> {
   const { sessions } = await client.sessions.listSessions({ pageSize });
-  if (
-    sessions.length !== pageSize ||
-    sessions.some(({ spawnDepth, sessionKey }) => spawnDepth > 0 !== sessionKey.includes(":subagent:"))
-  ) {
+  const trees = new Set(sessions.map(({ rootSessionId }) => rootSessionId));
+  if (sessions.length !== pageSize || trees.size !== 1) {
     throw new Error("the callers do not list the same rows");
   }
 }

@@ -1,6 +1,8 @@
 import { sql } from "kysely";
 import type { App } from "../src/app/context.ts";
 import type { SessionPrincipal } from "../src/domain/principal.ts";
+import { channelOf } from "../src/domain/session-channel.ts";
+import { findSessionById } from "../src/store/sessions.ts";
 
 const depth = 5;
 
@@ -66,18 +68,6 @@ function childrenEach(descendants: number): number {
 }
 
 async function callerOf(app: App, id: number): Promise<SessionPrincipal> {
-  const row = await app.db
-    .selectFrom("sessions")
-    .select(["id", "session_id", "session_key", "agent_id", "address_id", "root_id"])
-    .where("id", "=", BigInt(id))
-    .executeTakeFirstOrThrow();
-  return {
-    role: "session",
-    session: row.id,
-    sessionId: row.session_id,
-    sessionKey: row.session_key,
-    agentId: row.agent_id,
-    addressId: row.address_id,
-    rootId: row.root_id,
-  };
+  const session = (await findSessionById(app.db, BigInt(id)))!;
+  return { role: "session", ...session, session: session.id, channel: channelOf(session) };
 }

@@ -9,6 +9,7 @@ import { parseConfig } from "../src/config/schema.ts";
 import type { NewAttachment } from "../src/domain/attachments.ts";
 import { AppError } from "../src/domain/errors.ts";
 import type { SessionPrincipal } from "../src/domain/principal.ts";
+import { channelOf } from "../src/domain/session-channel.ts";
 import { findSessionByKey } from "../src/store/sessions.ts";
 import { type Bench, type Figures, median, rounded, throughput } from "./bench.ts";
 import { addSessions, openBenchApp } from "./open.ts";
@@ -108,8 +109,8 @@ async function addRequesters(app: App, count: number): Promise<SessionPrincipal[
   const keys = await addSessions(app, count);
   return Promise.all(
     keys.map(async (key) => {
-      const { id, sessionId, sessionKey, agentId, addressId, rootId } = (await findSessionByKey(app.db, key))!;
-      return { role: "session", session: id, sessionId, sessionKey, agentId, addressId, rootId } as const;
+      const session = (await findSessionByKey(app.db, key))!;
+      return { role: "session", ...session, session: session.id, channel: channelOf(session) } as const;
     }),
   );
 }

@@ -26,9 +26,10 @@ export function ackDelivery(app: App, ack: DeliveryAck): Promise<Delivery> {
     ack,
     (delivery) => delivery.state === "delivered",
     async (tx, delivery) => {
-      const topics = await settleDelivery(app, tx, delivery, ending);
-      if (delivery.kind !== "bind_thread") return topics;
-      return [...topics, ...(await bindDeliveredThread(app, tx, delivery, boundThread))];
+      const settled = await settleDelivery(app, tx, delivery, ending);
+      if (delivery.kind !== "bind_thread") return settled;
+      const topics = await bindDeliveredThread(app, tx, delivery, boundThread);
+      return { ...settled, topics: [...settled.topics, ...topics] };
     },
   );
 }

@@ -1,4 +1,5 @@
 import type { OperatorPrincipal, SessionPrincipal } from "../domain/principal.ts";
+import { channelOf } from "../domain/session-channel.ts";
 import type { App } from "./context.ts";
 import { currentOnly, getSession } from "./resolve-session.ts";
 
@@ -13,6 +14,7 @@ export async function actAsSession(
   field: string,
 ): Promise<SessionPrincipal> {
   const found = await getSession(app, app.db, operator, reference, { verb: "read", field });
-  const { id, sessionId, sessionKey, agentId, addressId, rootId } = currentOnly(found);
-  return { role: "session", session: id, sessionId, sessionKey, agentId, addressId, rootId, actor: operator.name };
+  const { id, sessionId, sessionKey, agentId, addressId, rootId, kind, state } = currentOnly(found);
+  const names = { session: id, sessionId, sessionKey, agentId, addressId, rootId };
+  return { role: "session", ...names, kind, state, channel: channelOf(found), actor: operator.name };
 }

@@ -1,6 +1,6 @@
 import type { Delivery, DeliveryError } from "../domain/delivery.ts";
 import type { Tx } from "../store/database.ts";
-import { findSessionById } from "../store/sessions.ts";
+import type { LockedDelivery } from "../store/deliveries.ts";
 import { isThreadWanted } from "../store/thread-bindings.ts";
 import { inTransaction } from "../store/transaction.ts";
 import type { Topic } from "../store/wakeups.ts";
@@ -31,19 +31,18 @@ export async function endDeniedDelivery(app: App, claimed: Delivery): Promise<bo
 }
 
 /** Settles a locked, claimed delivery when the send policy denies it (S7.3), its session is deleted or its thread is not wanted; else undefined. */
-export async function denyDelivery(app: App, tx: Tx, delivery: Delivery): Promise<Topic[] | undefined> {
+export async function denyDelivery(app: App, tx: Tx, delivery: LockedDelivery): Promise<Topic[] | undefined> {
   const error = await findDenial(app, tx, delivery);
   if (error === undefined) return undefined;
-  return settleDelivery(app, tx, delivery, { state: "denied", error });
+  return (await settleDelivery(app, tx, delivery, { state: "denied", error })).topics;
 }
 
 /** Why a session may not say this, or nobody wants it any more; undefined when it may. */
 async function findDenial(app: App, db: App["db"], delivery: Delivery): Promise<DeliveryError | undefined> {
-  const session = await findSessionById(db, delivery.session);
-  if (session === undefined || session.state === "deleted") return sessionDeleted;
-  const { action, decidedBy } = decideSend(app, session);
+  const { sessionKey, speaker, kind, threadBinding } = delivery;
+  if (delivery.sessionDeleted) return sessionDeleted;
+  const { action, decidedBy } = decideSend(app, { sessionKey, ...speaker });
   if (action === "deny") return { errorClass: "denied", message: `denied by ${decidedBy}` };
-  const { kind, threadBinding } = delivery;
   if (kind !== "bind_thread" || threadBinding === undefined) return undefined;
   return (await isThreadWanted(db, threadBinding)) ? undefined : threadUnwanted;
 }

@@ -19,7 +19,7 @@ export async function lockSides(tx: Tx, { requester, target }: Exchange): Promis
 }
 
 /** Whether a session takes no more turns. An exchange stays with identities: a reset ends its part as a deletion does. */
-export function isGone({ state }: Session): boolean {
+export function isGone({ state }: Pick<Session, "state">): boolean {
   return state === "superseded" || state === "deleted";
 }
 

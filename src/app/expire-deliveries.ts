@@ -1,5 +1,6 @@
 import { type Delivery, decideLostDelivery } from "../domain/delivery.ts";
 import type { Tx } from "../store/database.ts";
+import type { LockedDelivery } from "../store/deliveries.ts";
 import { listLostDeliveries, returnDelivery } from "../store/delivery-leases.ts";
 import { inTransaction } from "../store/transaction.ts";
 import type { Topic } from "../store/wakeups.ts";
@@ -47,7 +48,7 @@ async function takeBack(app: App, tx: Tx, deliveryId: string): Promise<Topic[] |
   if (decideLostDelivery({ sendStarted: delivery.sendStartedAt !== undefined }) === "unknown") {
     const message = `The connector ${connectorId ?? ""} was lost while it was sending.`;
     const error = { errorClass: "lost", message } as const;
-    return settleDelivery(app, tx, delivery, { state: "unknown", error, leaseLost: true });
+    return (await settleDelivery(app, tx, delivery, { state: "unknown", error, leaseLost: true })).topics;
   }
   return handBack(app, tx, delivery, `The connector ${connectorId ?? ""} was lost before it began to send.`);
 }
@@ -60,9 +61,10 @@ function isLate({ leaseExpiresAt }: Delivery, now: Date): boolean {
  * Makes a locked, claimed delivery that nobody began to send ready again; the attempt does not count against the limit. One
  * of a deleted session is settled instead. Returns what to publish.
  */
-export async function handBack(app: App, tx: Tx, delivery: Delivery, message: string): Promise<Topic[]> {
+export async function handBack(app: App, tx: Tx, delivery: LockedDelivery, message: string): Promise<Topic[]> {
   if (delivery.sessionDeleted) {
-    return settleDelivery(app, tx, delivery, { state: "denied", error: sessionDeleted, leaseLost: true });
+    const ending = { state: "denied", error: sessionDeleted, leaseLost: true } as const;
+    return (await settleDelivery(app, tx, delivery, ending)).topics;
   }
   const now = app.clock.now();
   const error = { errorClass: "lost", message } as const;

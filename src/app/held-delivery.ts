@@ -1,9 +1,6 @@
-import type { Delivery } from "../domain/delivery.ts";
 import { AppError } from "../domain/errors.ts";
 import type { Tx } from "../store/database.ts";
-import { findDeliveryPlace, lockDelivery, lockDeliveryExchange } from "../store/deliveries.ts";
-import { lockLanes } from "../store/delivery-lane.ts";
-import { lockSession } from "../store/sessions.ts";
+import { type LockedDelivery, lockDelivery, lockDeliveryPlace } from "../store/deliveries.ts";
 import type { App } from "./context.ts";
 
 /** A delivery and the proof of holding it. The lease token alone fences; who sends it does not matter. */
@@ -16,13 +13,10 @@ export interface HeldDeliveryRequest {
  * Locks a delivery after the session it binds a thread for, its exchange and its lane, in the one order everywhere.
  * Undefined when there is none.
  */
-export async function lockDeliveryInLane(tx: Tx, deliveryId: string): Promise<Delivery | undefined> {
-  const place = await findDeliveryPlace(tx, deliveryId);
-  if (place === undefined) return undefined;
-  if (place.child !== null) await lockSession(tx, place.child);
-  if (place.exchange !== null) await lockDeliveryExchange(tx, place.exchange);
-  await lockLanes(tx, [place.lane]);
-  return lockDelivery(tx, deliveryId);
+export async function lockDeliveryInLane(tx: Tx, deliveryId: string): Promise<LockedDelivery | undefined> {
+  const place = await lockDeliveryPlace(tx, deliveryId);
+  const delivery = place && (await lockDelivery(tx, deliveryId));
+  return delivery && { ...delivery, ...(place.exchange && { lockedExchange: place.exchange }) };
 }
 
 /**
@@ -34,7 +28,7 @@ export async function lockHeldDelivery(
   app: App,
   tx: Tx,
   held: HeldDeliveryRequest,
-): Promise<{ readonly delivery: Delivery; readonly repeated: boolean }> {
+): Promise<{ readonly delivery: LockedDelivery; readonly repeated: boolean }> {
   const delivery = await lockDeliveryInLane(tx, held.deliveryId);
   if (delivery?.leaseToken === held.leaseToken) return { delivery, repeated: false };
   if (delivery?.endedLeaseToken === held.leaseToken) return { delivery, repeated: true };

@@ -1,12 +1,12 @@
 import { type Delivery, decideDeliveryFailure } from "../domain/delivery.ts";
 import type { Tx } from "../store/database.ts";
+import type { LockedDelivery } from "../store/deliveries.ts";
 import { returnDelivery } from "../store/delivery-leases.ts";
-import type { Topic } from "../store/wakeups.ts";
 import type { App } from "./context.ts";
 import { sessionDeleted } from "./deny-delivery.ts";
 import { endHeldDelivery } from "./end-held-delivery.ts";
 import type { HeldDeliveryRequest } from "./held-delivery.ts";
-import { settleDelivery } from "./settle-delivery.ts";
+import { type ChangedDelivery, settleDelivery } from "./settle-delivery.ts";
 
 export interface DeliveryNack extends HeldDeliveryRequest {
   readonly message: string;
@@ -30,7 +30,7 @@ export function nackDelivery(app: App, nack: DeliveryNack): Promise<Delivery> {
   );
 }
 
-async function failAttempt(app: App, tx: Tx, delivery: Delivery, nack: DeliveryNack): Promise<Topic[]> {
+async function failAttempt(app: App, tx: Tx, delivery: LockedDelivery, nack: DeliveryNack): Promise<ChangedDelivery> {
   const { message, retryAfterMs, mayHaveArrived } = nack;
   const error = { errorClass: mayHaveArrived ? "ambiguous" : "transient", message } as const;
   const decision = decideDeliveryFailure({
@@ -45,6 +45,6 @@ async function failAttempt(app: App, tx: Tx, delivery: Delivery, nack: DeliveryN
   if (delivery.sessionDeleted) return settleDelivery(app, tx, delivery, { state: "denied", error: sessionDeleted });
   const now = app.clock.now();
   const nextAt = new Date(now.getTime() + decision.delayMs);
-  await returnDelivery(tx, delivery, { error, nextAt, counted: true }, now);
-  return [`channel:${delivery.route.channel}`];
+  const returned = await returnDelivery(tx, delivery, { error, nextAt, counted: true }, now);
+  return { delivery: returned, topics: [`channel:${delivery.route.channel}`] };
 }

@@ -9,10 +9,11 @@ import type { Session } from "../domain/session.ts";
 import type { SpawnCleanup, SpawnMode } from "../domain/spawn.ts";
 import { findDepthRefusal, findLifeRefusal, lifeOf } from "../domain/spawn-policy.ts";
 import type { Db } from "../store/database.ts";
+import { findSessionById } from "../store/sessions.ts";
 import { checkFiles } from "./attachments.ts";
 import type { App } from "./context.ts";
 import { currentOnly } from "./resolve-session.ts";
-import { findSendOrigin, toSendProvenance } from "./send-origin.ts";
+import { toSendProvenance } from "./send-provenance.ts";
 import { findChildPolicyRefusal, findSpawnRefusal, spawnedKey } from "./spawn-agents.ts";
 import type { SpawnInput } from "./spawn-input.ts";
 import { refuseDeniedTool } from "./tool-policy.ts";
@@ -40,8 +41,7 @@ const maxTaskBytes = 1024 * 1024;
 export async function planSpawn(app: App, db: Db, principal: SessionPrincipal, input: SpawnInput): Promise<SpawnPlan> {
   refuseDeniedTool(app, principal, "sessions_spawn");
   checkShape(input);
-  const origin = await findSendOrigin(db, principal);
-  const requester = takesPart(origin.requester, principal);
+  const requester = takesPart(await findSessionById(db, principal.session), principal);
   refuse(findDepthRefusal(requester.path.length - 1, app.config.agents.defaults.subagents.maxSpawnDepth));
   const wanted = { ...input, attachmentCount: input.attachments.length };
   refuse(findLifeRefusal(wanted));
@@ -52,7 +52,7 @@ export async function planSpawn(app: App, db: Db, principal: SessionPrincipal, i
   const files = checkFiles(app, input.attachments);
   const childKey = spawnedKey(agentId, app.ids.uuid());
   refuse(findChildPolicyRefusal(app, childKey));
-  const provenance = await toSendProvenance(app, db, principal, origin, childKey, "sessions_spawn");
+  const provenance = await toSendProvenance(app, db, principal, childKey, "sessions_spawn");
   return { ...lifeOf(wanted), ...settings, agentId, childKey, files, provenance, runTimeoutMs: timeoutOf(app, input) };
 }
 

@@ -148,7 +148,7 @@ async function accept(app: App, tx: Tx, message: ReceivedMessage, found: Session
     provenance: { kind: "external_user" as const, sourceChannel: channel },
     injectedContext: chatContext(message),
     ...runSettings(app, session),
-    exchange: await startMessageExchange(app, tx, { session, route: inbound.route, request: text }),
+    begins: startMessageExchange(app, { session, route: inbound.route, request: text }),
   };
   const options = {
     limit: app.config.runs.maxQueuedPerSession,

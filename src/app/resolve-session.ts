@@ -3,7 +3,7 @@ import { AppError, fieldInvalid } from "../domain/errors.ts";
 import type { Principal } from "../domain/principal.ts";
 import type { Session } from "../domain/session.ts";
 import { type KeyContext, resolveReference, type SessionKey } from "../domain/session-key.ts";
-import { isInScope } from "../domain/visibility.ts";
+import { isInScope, type Scope } from "../domain/visibility.ts";
 import type { Db, Tx } from "../store/database.ts";
 import {
   findSessionByKey,
@@ -101,11 +101,7 @@ export async function lockVisible(
   verb: Verb,
   reference: SessionReference,
 ): Promise<Session | undefined> {
-  if (principal.role !== "operator") {
-    const seen = await findReference(tx, reference);
-    if (seen === undefined || !mayReach(app, principal, verb, seen)) return undefined;
-  }
-  const locked = await lockReference(tx, reference);
+  const locked = await lockReference(tx, reference, scopeFor(app, principal, verb));
   return locked !== undefined && mayReach(app, principal, verb, locked) ? locked : undefined;
 }
 
@@ -134,10 +130,10 @@ export async function findReference(db: Db, reference: SessionReference): Promis
     : findSessionBySessionId(db, reference.sessionId);
 }
 
-async function lockReference(tx: Tx, reference: SessionReference): Promise<Session | undefined> {
+async function lockReference(tx: Tx, reference: SessionReference, scope: Scope): Promise<Session | undefined> {
   return reference.type === "key"
-    ? lockSessionByKey(tx, reference.key.key)
-    : lockSessionBySessionId(tx, reference.sessionId);
+    ? lockSessionByKey(tx, reference.key.key, scope)
+    : lockSessionBySessionId(tx, reference.sessionId, scope);
 }
 
 /** Refuses a session that a reset replaced: its key names another one now. */

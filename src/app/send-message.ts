@@ -1,10 +1,11 @@
 import { fieldInvalid } from "../domain/errors.ts";
 import type { Provenance } from "../domain/message.ts";
 import type { Principal } from "../domain/principal.ts";
-import type { RunExchange, RunView } from "../domain/run.ts";
+import type { RunView } from "../domain/run.ts";
 import { describeOutcome, outcomeOf, type SendOutcome } from "../domain/send-outcome.ts";
 import type { Session } from "../domain/session.ts";
 import type { Tx } from "../store/database.ts";
+import type { NewExchange } from "../store/exchanges.ts";
 import { enqueueRun, refuseFullQueue } from "../store/run-queue.ts";
 import { inTransaction } from "../store/transaction.ts";
 import { toAuditEvent } from "./audit.ts";
@@ -16,8 +17,8 @@ import { isRepeat, replayedAs } from "./replay.ts";
 import { readReference, type SessionReference } from "./resolve-session.ts";
 import { runSettings } from "./run-settings.ts";
 import { heardSince, viewEnqueued } from "./run-view.ts";
-import { findSendOrigin, type SendOrigin, toSendProvenance } from "./send-origin.ts";
 import { refuseDeniedSend } from "./send-policy.ts";
+import { toSendProvenance } from "./send-provenance.ts";
 import { findSendTarget, lockSendTarget } from "./send-target.ts";
 import { startExchange } from "./start-exchange.ts";
 import { awaitEnd, waitRun } from "./wait-run.ts";
@@ -156,18 +157,17 @@ async function storeMessage(
   runId: string,
 ): Promise<RunView> {
   const { principal, message } = input;
-  const origin = await findSendOrigin(tx, principal);
   const session = await lockSendTarget(app, tx, principal, target);
   refuseDeniedSend(app, session);
-  const provenance = await toSendProvenance(app, tx, principal, origin, session.sessionKey);
-  const exchange = await startSendExchange(app, tx, message, { origin, session, provenance });
+  const provenance = await toSendProvenance(app, tx, principal, session.sessionKey);
+  const exchange = startSendExchange(app, { principal, session, provenance, request: message });
   const run = {
     runId,
     session,
     input: { messageId: app.ids.uuid(), parts: [{ type: "text" as const, text: message }] },
     provenance,
     ...runSettings(app, session, input),
-    ...(exchange && { exchange }),
+    ...(exchange && { begins: exchange }),
     ...(input.traceparent === undefined ? {} : { traceparent: input.traceparent }),
   };
   const now = app.clock.now();
@@ -180,18 +180,17 @@ async function storeMessage(
 }
 
 /** A send of an operator begins an exchange only when its answer is to be announced somewhere. */
-async function startSendExchange(
+function startSendExchange(
   app: App,
-  tx: Tx,
-  request: string,
-  { origin, session, provenance }: { origin: SendOrigin; session: Session; provenance: Provenance },
-): Promise<RunExchange | undefined> {
-  const { requester } = origin;
+  send: { principal: Principal; session: Session; provenance: Provenance; request: string },
+): NewExchange | undefined {
+  const { principal, session, provenance, request } = send;
+  const requester = principal.role === "session" ? { ...principal, id: principal.session } : undefined;
   const route = session.deliveryRoute;
   if (requester === undefined && route === undefined) return undefined;
   const { chainId = app.ids.uuid(), hop = 1 } = provenance;
   const asked = { kind: "send", target: session, request, route, chainId, hop } as const;
-  return startExchange(app, tx, { ...asked, ...(requester && { requester }) });
+  return startExchange(app, { ...asked, ...(requester && { requester }) });
 }
 
 /** Checks everything a send checks, but for cycles of waits, and writes nothing. */
@@ -207,7 +206,7 @@ async function validateSend(
   if (session !== undefined) {
     refuseDeniedSend(app, session);
     if (waits(input)) refuseWaitOnOneself(principal, session.id);
-    await toSendProvenance(app, app.db, principal, await findSendOrigin(app.db, principal), session.sessionKey);
+    await toSendProvenance(app, app.db, principal, session.sessionKey);
     await refuseFullQueue(app.db, session, app.config.runs.maxQueuedPerSession);
   } else if (target.type === "key") refuseDeniedSend(app, { ...target.key, sessionKey: target.key.key });
   return { validated: true };

@@ -14,7 +14,8 @@ import { settleDelivery } from "./settle-delivery.ts";
 export async function stopDeliveries(app: App, tx: Tx, session: Session): Promise<Topic[]> {
   const topics: Topic[] = [];
   for (const delivery of await lockUnclaimedDeliveries(tx, session.id)) {
-    topics.push(...(await settleDelivery(app, tx, delivery, { state: "denied", error: sessionDeleted })));
+    const settled = await settleDelivery(app, tx, delivery, { state: "denied", error: sessionDeleted });
+    topics.push(...settled.topics);
   }
   await eraseSettledDeliveries(tx, session.id);
   return topics;

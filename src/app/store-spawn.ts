@@ -1,9 +1,10 @@
 import type { AttachmentReceipt } from "../domain/attachments.ts";
 import type { SessionPrincipal } from "../domain/principal.ts";
-import type { RunExchange, RunView } from "../domain/run.ts";
+import type { RunView } from "../domain/run.ts";
 import type { Session } from "../domain/session.ts";
 import { spawnNote, subagentContext } from "../domain/spawn-prompt.ts";
 import type { Tx } from "../store/database.ts";
+import type { NewExchange } from "../store/exchanges.ts";
 import { enqueueRun } from "../store/run-queue.ts";
 import { insertSession, lockSession } from "../store/sessions.ts";
 import { insertSpawn, lockSpawnCount } from "../store/spawns.ts";
@@ -55,18 +56,14 @@ export async function storeSpawn(
   const child = await insertChild(app, tx, requester, input, plan);
   const directory = plan.files.length > 0 ? app.ids.uuid() : undefined;
   const receipt = directory === undefined ? undefined : await storeInputFiles(app, tx, child, directory, plan.files);
-  const exchange = await startSpawnExchange(app, tx, { requester, child, input, plan });
+  const exchange = startSpawnExchange(app, { requester, child, input, plan });
   const run = await enqueueFirstRun(app, tx, request, { requester, child, exchange, input, plan, receipt });
   const topics = threadRoute
     ? await requestThread(app, tx, { child, requester, route: threadRoute, title: input.label ?? input.task })
     : [];
   await lockSpawnCount(tx);
   await refuseTooManySpawns(app, tx);
-  await insertSpawn(
-    tx,
-    toSpawn({ requester, child, exchange, input, plan, run, directory, principal }),
-    app.clock.now(),
-  );
+  await insertSpawn(tx, toSpawn({ requester, child, input, plan, run, directory, principal }), app.clock.now());
   return {
     run,
     child,
@@ -101,17 +98,17 @@ interface SpawnParts {
 }
 
 /** The route of the requester is captured whole now (S6.12, C85). */
-function startSpawnExchange(app: App, tx: Tx, { requester, child, input, plan }: SpawnParts): Promise<RunExchange> {
+function startSpawnExchange(app: App, { requester, child, input, plan }: SpawnParts): NewExchange {
   const { chainId = app.ids.uuid(), hop = 1 } = plan.provenance;
   const asked = { kind: "spawn", target: child, requester, request: input.task, chainId, hop } as const;
-  return startExchange(app, tx, { ...asked, route: requester.deliveryRoute });
+  return startExchange(app, { ...asked, route: requester.deliveryRoute });
 }
 
 async function enqueueFirstRun(
   app: App,
   tx: Tx,
   request: RepeatableRequest,
-  parts: SpawnParts & { readonly exchange: RunExchange; readonly receipt?: AttachmentReceipt | undefined },
+  parts: SpawnParts & { readonly exchange: NewExchange; readonly receipt?: AttachmentReceipt | undefined },
 ): Promise<RunView> {
   const { child, exchange, input, plan, receipt } = parts;
   const runId = app.ids.uuid();
@@ -121,7 +118,7 @@ async function enqueueFirstRun(
     input: { messageId: app.ids.uuid(), parts: [{ type: "text" as const, text: input.task }] },
     provenance: plan.provenance,
     ...runSettings(app, child, { runTimeoutMs: plan.runTimeoutMs }),
-    exchange,
+    begins: exchange,
     injectedContext: contextOf(parts, receipt),
     ...(input.traceparent !== undefined && { traceparent: input.traceparent }),
   };
@@ -146,19 +143,18 @@ function contextOf({ requester, child, input, plan }: SpawnParts, receipt: Attac
 
 function toSpawn(
   spawn: SpawnParts & {
-    readonly exchange: RunExchange;
     readonly run: RunView;
     readonly directory: string | undefined;
     readonly principal: SessionPrincipal;
   },
 ) {
-  const { requester, child, exchange, run, input, plan, directory, principal } = spawn;
+  const { requester, child, run, input, plan, directory, principal } = spawn;
   return {
     child: child.id,
     requester: requester.id,
     requesterAddress: requester.addressId,
     firstRunId: run.runId,
-    exchange: exchange.id,
+    exchange: run.exchange!.id,
     mode: plan.mode,
     cleanup: plan.cleanup,
     ...(principal.runId !== undefined && { requesterRunId: principal.runId }),

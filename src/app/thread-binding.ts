@@ -84,7 +84,7 @@ async function endRequest(app: App, tx: Tx, binding: ThreadBinding, detail: Thre
   const delivery = deliveryId === undefined ? undefined : await lockDeliveryInLane(tx, deliveryId);
   await unbindThread(tx, binding.id, detail, app.clock.now());
   if (delivery?.state !== "ready" && delivery?.state !== "waiting") return [];
-  return settleDelivery(app, tx, delivery, { state: "denied", error: threadUnwanted });
+  return (await settleDelivery(app, tx, delivery, { state: "denied", error: threadUnwanted })).topics;
 }
 
 async function childIdOf(tx: Tx, { child }: ThreadBinding): Promise<string> {

@@ -1,5 +1,5 @@
 import { decideRetry } from "./retry.ts";
-import type { DeliveryRoute } from "./session.ts";
+import type { DeliveryRoute, Session } from "./session.ts";
 
 /**
  * A text on its way out to people (S9.6).
@@ -72,6 +72,9 @@ export function transitionDelivery(state: DeliveryState, act: DeliveryAct): Deli
  */
 export type DeliveryKind = "announce" | "reply" | "bind_thread" | "unbind_thread";
 
+/** What the send policy looks at in the session that speaks, besides its key (S7.3). */
+export type Speaker = Pick<Session, "kind" | "chatType" | "channel" | "lastChannel" | "sendPolicy">;
+
 /** A delivery as stored. Absent means unknown or unset. */
 export interface Delivery {
   /** Key inside the database; never leaves the service. */
@@ -83,6 +86,7 @@ export interface Delivery {
   /** The session that speaks. */
   readonly session: bigint;
   readonly sessionKey: string;
+  readonly speaker: Speaker;
   /** Set when the session was deleted: nothing more of it goes out, and its texts go with it. */
   readonly sessionDeleted?: true;
   readonly exchange?: bigint;

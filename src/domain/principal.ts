@@ -1,3 +1,7 @@
+import type { Provenance } from "./message.ts";
+import type { SessionState } from "./session.ts";
+import type { SessionKind } from "./session-key.ts";
+
 /**
  * Who calls, from the credential alone, never from a request field (S1.2).
  * operator: may do everything. host: executes runs of the agents its credential names. connector: carries messages of the
@@ -35,8 +39,15 @@ export interface SessionPrincipal {
   readonly agentId: string;
   readonly addressId: bigint;
   readonly rootId: bigint;
+  readonly kind: SessionKind;
+  /** When the call began; a run goes on for a session that was reset. */
+  readonly state: SessionState;
+  /** Channel it was shown with when the call began (S3.3). */
+  readonly channel: string;
   /** The run whose token it is; absent for an operator that acts as the session. */
   readonly runId?: string;
+  /** The chain of sends that this run came from (C21); absent when it was nobody's send. */
+  readonly sendersChain?: Pick<Provenance, "chainId" | "chain">;
   /** The operator that acts as the session. */
   readonly actor?: string;
 }

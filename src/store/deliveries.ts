@@ -1,8 +1,11 @@
 import { type Selectable, sql } from "kysely";
 import type { Delivery, DeliveryAttempt, DeliveryError, DeliveryKind, DeliveryState } from "../domain/delivery.ts";
+import type { Exchange } from "../domain/exchange.ts";
 import type { DeliveryRoute } from "../domain/session.ts";
-import type { Db, DeliveryAttemptTable, DeliveryTable, Tx } from "./database.ts";
-import { laneOf } from "./delivery-lane.ts";
+import type { Db, DeliveryAttemptTable, DeliveryTable, ExchangeTable, Tx } from "./database.ts";
+import { laneOf, lockOf } from "./delivery-lane.ts";
+import { rowToExchange } from "./exchanges.ts";
+import { rowToSpeaker } from "./session-row.ts";
 
 /** State as stored: the place in this list. */
 const states: readonly DeliveryState[] = ["waiting", "ready", "claimed", "delivered", "dead", "unknown", "denied"];
@@ -54,10 +57,15 @@ export async function insertDelivery(tx: Tx, delivery: NewDelivery, now: Date): 
   return rows[0] && states[rows[0].state];
 }
 
-/** A row with the names of its session and exchange. */
+/** A row with what names its session and exchange, and what the send policy looks at. */
 export type DeliveryRow = Selectable<DeliveryTable> & {
   session_key: string;
   session_state: number;
+  session_kind: number;
+  session_chat_type: number;
+  session_channel: string | null;
+  session_last_channel: string | null;
+  session_send_policy: number | null;
   exchange_uuid: string | null;
 };
 
@@ -66,7 +74,9 @@ export function selectDeliveries(db: Db) {
     .selectFrom("deliveries as d")
     .innerJoin("sessions as s", "s.id", "d.session")
     .selectAll("d")
-    .select(["s.session_key", "s.state as session_state"])
+    .select(["s.session_key", "s.state as session_state", "s.kind as session_kind", "s.chat_type as session_chat_type"])
+    .select(["s.channel as session_channel", "s.last_channel as session_last_channel"])
+    .select("s.send_policy as session_send_policy")
     .select(sql<string | null>`(select exchange_id from exchanges where id = d.exchange)`.as("exchange_uuid"));
 }
 
@@ -86,27 +96,35 @@ export async function lockDelivery(tx: Tx, deliveryId: string): Promise<Delivery
   return row && rowToDelivery(row);
 }
 
-/** Where a delivery stands in the order of locks. */
-export interface DeliveryPlace {
-  readonly lane: string;
-  readonly exchange: bigint | null;
-  /** The session that gets the thread it asks for. */
-  readonly child: bigint | null;
+/** A delivery that may be settled: its exchange, as it is, and its lane are locked too. */
+export interface LockedDelivery extends Delivery {
+  readonly lockedExchange?: Exchange;
 }
 
-/** None of it ever changes, but for an exchange that is pruned. */
-export async function findDeliveryPlace(db: Db, deliveryId: string): Promise<DeliveryPlace | undefined> {
-  return db
-    .selectFrom("deliveries as d")
-    .leftJoin("thread_bindings as b", (join) => join.onRef("b.id", "=", "d.thread_binding").on("d.kind", "=", bindKind))
-    .select(["d.lane", "d.exchange", "b.child"])
-    .where("d.delivery_id", "=", deliveryId)
-    .executeTakeFirst();
-}
+type NoExchange = { [K in keyof ExchangeTable]: null };
 
-/** Locks the exchange of a delivery, before its lane. */
-export async function lockDeliveryExchange(tx: Tx, exchange: bigint): Promise<void> {
-  await tx.selectFrom("exchanges").select("id").where("id", "=", exchange).forNoKeyUpdate().execute();
+/**
+ * Locks all that comes before a delivery in the order of locks: the session it binds a thread for, or its exchange (none has
+ * both), then its lane, which the select list locks once the rows before it are joined, so locked. Where a delivery stands
+ * never changes, but for an exchange that is pruned; all else may change while this waits, so it is read afterwards, in a
+ * statement of its own. Undefined when there is no such delivery.
+ */
+export async function lockDeliveryPlace(tx: Tx, deliveryId: string): Promise<{ exchange?: Exchange } | undefined> {
+  const { rows } = await sql<Selectable<ExchangeTable> | NoExchange>`
+    with place as materialized (
+      select d.lane, d.exchange, b.child from deliveries d
+      left join thread_bindings b on b.id = d.thread_binding and d.kind = ${bindKind}
+      where d.delivery_id = ${deliveryId}
+    ), child as materialized (
+      select s.id from sessions s join place on place.child = s.id for no key update of s
+    ), exchange as materialized (
+      select e.* from exchanges e join place on place.exchange = e.id for no key update of e
+    )
+    select exchange.*, child.id as child, ${lockOf(sql`place.lane`)} as lane_lock
+    from place left join child on true left join exchange on true`.execute(tx);
+  const [row] = rows;
+  if (row === undefined) return undefined;
+  return row.id === null ? {} : { exchange: rowToExchange(row) };
 }
 
 /** All that can be brought back of these, locked, oldest first; nothing of deleted sessions. The caller has locked their lanes. */
@@ -172,12 +190,40 @@ export async function listDeliveriesById(db: Db, ids: readonly bigint[]): Promis
 
 export function rowToDelivery(row: DeliveryRow): Delivery {
   return {
+    ...rowToFacts(row),
+    sessionKey: row.session_key,
+    speaker: rowToSpeaker({
+      kind: row.session_kind,
+      chat_type: row.session_chat_type,
+      channel: row.session_channel,
+      last_channel: row.session_last_channel,
+      send_policy: row.session_send_policy,
+    }),
+    ...(row.session_state === deletedSession && { sessionDeleted: true as const }),
+    ...present({ exchangeId: row.exchange_uuid }),
+  };
+}
+
+/** A locked delivery as its row was written; what it knows of its session and exchange stays. */
+export function rewritten(delivery: Delivery, row: Selectable<DeliveryTable>): Delivery {
+  const { sessionKey, speaker, sessionDeleted, exchangeId } = delivery;
+  return {
+    ...rowToFacts(row),
+    sessionKey,
+    speaker,
+    ...(sessionDeleted && { sessionDeleted }),
+    ...(exchangeId !== undefined && { exchangeId }),
+  };
+}
+
+/** What a row says by itself. */
+function rowToFacts(row: Selectable<DeliveryTable>): Omit<Delivery, "sessionKey" | "speaker"> {
+  return {
     id: row.id,
     deliveryId: row.delivery_id,
     kind: kinds[row.kind - 1]!,
     state: states[row.state]!,
     session: row.session,
-    sessionKey: row.session_key,
     route: {
       channel: row.channel,
       ...present({ to: row.to_address, accountId: row.account_id, threadId: row.thread_id }),
@@ -188,11 +234,9 @@ export function rowToDelivery(row: DeliveryRow): Delivery {
     failures: row.failures,
     nextAt: row.next_at,
     createdAt: row.created_at,
-    ...(row.session_state === deletedSession && { sessionDeleted: true as const }),
     ...present({
       exchange: row.exchange,
       threadBinding: row.thread_binding,
-      exchangeId: row.exchange_uuid,
       leaseToken: row.lease_token,
       leaseExpiresAt: row.lease_expires_at,
       sendStartedAt: row.send_started_at,

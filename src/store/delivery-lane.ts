@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { DeliveryRoute } from "../domain/session.ts";
 import type { Tx } from "./database.ts";
 
@@ -33,17 +33,30 @@ export async function lockLanes(tx: Tx, lanes: readonly string[]): Promise<void>
     from (select distinct hashtext(lane) as hash from unnest(${lanes}::text[]) lane order by hash) hashes`.execute(tx);
 }
 
+/** Locks the lane in a column, in the select list of a statement for a single one. */
+export function lockOf(lane: RawBuilder<unknown>) {
+  return sql`pg_advisory_xact_lock(${laneLocks}, hashtext(${lane}))`;
+}
+
 /** Makes the first waiting delivery of a locked lane its head, when the lane has none. Returns the channel to wake. */
 export async function promoteDelivery(tx: Tx, lane: string): Promise<string | undefined> {
   const { rows } = await promoteDeliveryStatement(lane).execute(tx);
   return rows[0]?.channel;
 }
 
-/** The range, not "lane =", keeps the order one that only deliveries_waiting has. */
-export function promoteDeliveryStatement(lane: string) {
+/**
+ * The range, not "lane =", keeps the order one that only deliveries_waiting has. `settled` are ids that the same statement
+ * settles: it sees the lane as it was before them.
+ */
+export function promoteDeliveryStatement(lane: string, settled: RawBuilder<unknown> = sql`'{}'::bigint[]`) {
   return sql<{ channel: string }>`
     update deliveries set state = 1
-    where id = (select id from deliveries where lane >= ${lane} and lane <= ${lane} and state = 0 order by lane, id limit 1)
-      and not exists (select from deliveries head where head.lane = ${lane} and head.state in (1, 2))
+    where id = (
+      select id from deliveries where lane >= ${lane} and lane <= ${lane} and state = 0 and id <> all (${settled})
+      order by lane, id limit 1
+    )
+      and not exists (
+        select from deliveries head where head.lane = ${lane} and head.state in (1, 2) and head.id <> all (${settled})
+      )
     returning channel`;
 }

@@ -1,7 +1,8 @@
-import { sql } from "kysely";
+import { type Selectable, sql } from "kysely";
 import type { Delivery, DeliveryError, DeliveryState } from "../domain/delivery.ts";
-import type { Db, Tx } from "./database.ts";
-import { deliveryStateCode, listDeliveriesById } from "./deliveries.ts";
+import type { Db, DeliveryTable, Tx } from "./database.ts";
+import { deliveryStateCode, listDeliveriesById, rewritten } from "./deliveries.ts";
+import { promoteDeliveryStatement } from "./delivery-lane.ts";
 import { erased } from "./session-deliveries.ts";
 
 /*
@@ -135,9 +136,30 @@ export interface DeliveryEnding {
   readonly leaseLost?: boolean;
 }
 
-/** Settles a locked delivery, and its attempt when it is claimed; of a deleted session nothing but the facts is kept. */
-export async function writeDeliveryEnd(tx: Tx, delivery: Delivery, ending: DeliveryEnding, now: Date): Promise<void> {
-  await tx
+/** A settled delivery, and the channel to wake for the next of its lane, if one became ready. */
+export interface EndedDelivery {
+  readonly delivery: Delivery;
+  readonly promoted: string | undefined;
+}
+
+/**
+ * Settles a delivery that is locked like its lane, and its attempt when it is claimed, and makes the next of its lane ready; of
+ * a deleted session nothing but the facts is kept.
+ */
+export async function endDelivery(
+  tx: Tx,
+  delivery: Delivery,
+  ending: DeliveryEnding,
+  now: Date,
+): Promise<EndedDelivery> {
+  const { rows } = await endDeliveryStatement(tx, delivery, ending, now).execute(tx);
+  const { promoted, ...row } = rows[0]!;
+  return { delivery: rewritten(delivery, row), promoted: promoted ?? undefined };
+}
+
+/** Which delivery is promoted depends on the ids that were settled: so the lane has let go of its old head by then. */
+export function endDeliveryStatement(db: Db, delivery: Delivery, ending: DeliveryEnding, now: Date) {
+  const settle = db
     .updateTable("deliveries")
     .set({
       state: deliveryStateCode(ending.state),
@@ -149,8 +171,12 @@ export async function writeDeliveryEnd(tx: Tx, delivery: Delivery, ending: Deliv
       ...(delivery.sessionDeleted && erased),
     })
     .where("id", "=", delivery.id)
-    .execute();
-  if (delivery.leaseToken !== undefined) await endAttempt(tx, delivery, ending.error, now);
+    .returningAll();
+  return sql<Selectable<DeliveryTable> & { promoted: string | null }>`
+    with settled as (${settle}),
+    attempted as (${endAttempt(db, delivery, ending.error, now)}),
+    promoted as (${promoteDeliveryStatement(delivery.lane, sql`array(select id from settled)`)})
+    select settled.*, (select channel from promoted) as promoted from settled`;
 }
 
 /** How a claimed delivery goes back to the head of its lane. */
@@ -163,9 +189,9 @@ export interface DeliveryReturn {
   readonly leaseLost?: boolean;
 }
 
-/** Makes a locked, claimed delivery ready again. */
-export async function returnDelivery(tx: Tx, delivery: Delivery, back: DeliveryReturn, now: Date): Promise<void> {
-  await tx
+/** Makes a locked, claimed delivery ready again, and ends its attempt. */
+export async function returnDelivery(tx: Tx, delivery: Delivery, back: DeliveryReturn, now: Date): Promise<Delivery> {
+  const row = await tx
     .updateTable("deliveries")
     .set({
       state: deliveryStateCode("ready"),
@@ -177,22 +203,20 @@ export async function returnDelivery(tx: Tx, delivery: Delivery, back: DeliveryR
       ...toErrorColumns(back.error),
     })
     .where("id", "=", delivery.id)
-    .execute();
-  await endAttempt(tx, delivery, back.error, now);
+    .returningAll()
+    .executeTakeFirstOrThrow();
+  await endAttempt(tx, delivery, back.error, now).execute();
+  return rewritten(delivery, row);
 }
 
-async function endAttempt(
-  tx: Tx,
-  { id, attempt }: Delivery,
-  error: DeliveryError | undefined,
-  now: Date,
-): Promise<void> {
-  await tx
+/** One that is not claimed has no open attempt. */
+function endAttempt(db: Db, { id, attempt }: Delivery, error: DeliveryError | undefined, now: Date) {
+  return db
     .updateTable("delivery_attempts")
     .set({ ended_at: now, ...toErrorColumns(error) })
     .where("delivery", "=", id)
     .where("attempt", "=", attempt)
-    .execute();
+    .where("ended_at", "is", null);
 }
 
 function toErrorColumns(error: DeliveryError | undefined) {

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Delivery, DeliveryState } from "../domain/delivery.ts";
 import type { Db } from "./database.ts";
-import { type DeliveryRow, deliveryStateCode, rowToDelivery } from "./deliveries.ts";
+import { deliveryStateCode, rowToDelivery, selectDeliveries } from "./deliveries.ts";
 
 /** What to list; all filters are ANDed. */
 export interface DeliveryFilter {
@@ -20,12 +20,12 @@ export async function listDeliveries(
   before: bigint | undefined,
   limit: number,
 ): Promise<Delivery[]> {
-  const { rows } = await deliveryListQuery(filter, before, limit).execute(db);
+  const rows = await deliveryListQuery(db, filter, before, limit).execute();
   return rows.map(rowToDelivery);
 }
 
 /** Keyset on id. What is open, and what went wrong, has an index each, so that neither search walks what was delivered. */
-export function deliveryListQuery(filter: DeliveryFilter, before: bigint | undefined, limit: number) {
+export function deliveryListQuery(db: Db, filter: DeliveryFilter, before: bigint | undefined, limit: number) {
   const { states, session, channel, within } = filter;
   const conditions: RawBuilder<unknown>[] = [
     ...(before === undefined ? [] : [sql`d.id < ${before}::bigint`]),
@@ -34,10 +34,10 @@ export function deliveryListQuery(filter: DeliveryFilter, before: bigint | undef
     ...(channel === undefined ? [] : [sql`d.channel = ${channel}`]),
     ...(within === undefined ? [] : [isWithin(within)]),
   ];
-  const where = conditions.length === 0 ? sql`` : sql`where ${sql.join(conditions, sql` and `)}`;
-  return sql<DeliveryRow>`
-    select d.*, s.session_key, (select exchange_id from exchanges where id = d.exchange) as exchange_uuid
-    from deliveries d join sessions s on s.id = d.session ${where} order by d.id desc limit ${limit}::bigint`;
+  return selectDeliveries(db)
+    .where(sql<boolean>`${sql.join([sql`true`, ...conditions], sql` and `)}`)
+    .orderBy("d.id", "desc")
+    .limit(limit);
 }
 
 /** Says in the words of a partial index what the states have in common. */

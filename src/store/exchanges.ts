@@ -1,4 +1,4 @@
-import { type Selectable, sql } from "kysely";
+import { type Insertable, type RawBuilder, type Selectable, sql } from "kysely";
 import type {
   AnnounceOutcome,
   EndReason,
@@ -36,30 +36,27 @@ const outcomes: readonly AnnounceOutcome[] = [
 /** An exchange about to be stored, with the state it begins in. */
 export type NewExchange = Omit<Exchange, "id" | "createdAt" | "closedAt">;
 
-/** Stores an exchange; its primary run is enqueued in the same transaction. Returns its internal id. */
-export async function insertExchange(tx: Tx, exchange: NewExchange, now: Date): Promise<bigint> {
+/** The statement that stores an exchange and returns its internal id: a part of the one that enqueues its primary run. */
+export function exchangeInsert(exchange: NewExchange, now: Date): RawBuilder<{ id: bigint }> {
   const { exchangeId, requester, target, request, deliveryRoute, chainId, hop, state } = exchange;
-  const { id } = await tx
-    .insertInto("exchanges")
-    .values({
-      exchange_id: exchangeId,
-      kind: kinds.indexOf(state.kind) + 1,
-      requester_session: requester ?? null,
-      target_session: target,
-      max_turns: state.maxTurns,
-      request,
-      route_channel: deliveryRoute?.channel ?? null,
-      route_to: deliveryRoute?.to ?? null,
-      route_account_id: deliveryRoute?.accountId ?? null,
-      route_thread_id: deliveryRoute?.threadId ?? null,
-      chain_id: chainId,
-      hop,
-      created_at: now,
-      ...toStateColumns(state),
-    })
-    .returning("id")
-    .executeTakeFirstOrThrow();
-  return id;
+  const row: Insertable<ExchangeTable> = {
+    exchange_id: exchangeId,
+    kind: kinds.indexOf(state.kind) + 1,
+    requester_session: requester ?? null,
+    target_session: target,
+    max_turns: state.maxTurns,
+    request,
+    route_channel: deliveryRoute?.channel ?? null,
+    route_to: deliveryRoute?.to ?? null,
+    route_account_id: deliveryRoute?.accountId ?? null,
+    route_thread_id: deliveryRoute?.threadId ?? null,
+    chain_id: chainId,
+    hop,
+    created_at: now,
+    ...toStateColumns(state),
+  };
+  const columns = Object.keys(row).map((column) => sql.ref(column));
+  return sql`insert into exchanges (${sql.join(columns)}) values (${sql.join(Object.values(row))}) returning id`;
 }
 
 /**
@@ -69,6 +66,18 @@ export async function insertExchange(tx: Tx, exchange: NewExchange, now: Date): 
 export async function lockExchange(tx: Tx, id: bigint): Promise<Exchange | undefined> {
   const row = await tx.selectFrom("exchanges").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirst();
   return row && rowToExchange(row);
+}
+
+/** Exchanges by id, locked until the transaction ends, in one order. */
+export async function lockExchanges(tx: Tx, ids: readonly bigint[]): Promise<ReadonlyMap<bigint, Exchange>> {
+  const rows = await tx
+    .selectFrom("exchanges")
+    .selectAll()
+    .where(sql<boolean>`id = any(${ids}::bigint[])`)
+    .orderBy("id")
+    .forNoKeyUpdate()
+    .execute();
+  return new Map(rows.map((row) => [row.id, rowToExchange(row)]));
 }
 
 /** Writes where a locked exchange is now. */

@@ -1,8 +1,10 @@
 import { type RawBuilder, sql } from "kysely";
-import type { Usage } from "../domain/message.ts";
+import type { Provenance, Usage } from "../domain/message.ts";
+import type { SessionPrincipal } from "../domain/principal.ts";
 import type { RunError } from "../domain/run.ts";
 import type { Db, Tx } from "./database.ts";
 import { noLease, toErrorColumns, toUsageColumns } from "./runs.ts";
+import { rowToSender } from "./session-row.ts";
 
 /*
  * A lease is the right to work on a run: a token on its row, there exactly while the run is running. The token alone
@@ -185,12 +187,17 @@ export function heldRunsStatement(hostId: string, instanceId: string) {
     order by id`;
 }
 
-/** Whose run token this is, while the lease it came with lives. */
-export async function findRunTokenHolder(db: Db, runTokenHash: Buffer, now: Date) {
+/** Whose run token this is, while the lease it came with lives, and where its run came from. */
+export async function findRunTokenHolder(
+  db: Db,
+  runTokenHash: Buffer,
+  now: Date,
+): Promise<Omit<SessionPrincipal, "role"> | undefined> {
   const row = await db
     .selectFrom("runs as r")
     .innerJoin("sessions as s", "s.id", "r.session")
-    .select(["s.id", "s.session_id", "s.session_key", "s.agent_id", "s.address_id", "s.root_id", "r.run_id"])
+    .select(["s.id", "s.session_id", "s.session_key", "s.agent_id", "s.address_id", "s.root_id", "s.state"])
+    .select(["s.kind", "s.chat_type", "s.channel", "s.last_channel", "r.run_id", "r.provenance"])
     .where("r.run_token_hash", "=", runTokenHash)
     .where("r.lease_expires_at", ">", now)
     .executeTakeFirst();
@@ -202,7 +209,14 @@ export async function findRunTokenHolder(db: Db, runTokenHash: Buffer, now: Date
       agentId: row.agent_id,
       addressId: row.address_id,
       rootId: row.root_id,
+      ...rowToSender(row),
       runId: row.run_id,
+      ...toSendersChain(row.provenance),
     }
   );
+}
+
+function toSendersChain(provenance: string): Pick<SessionPrincipal, "sendersChain"> {
+  const { chainId, chain } = JSON.parse(provenance) as Provenance;
+  return chainId === undefined ? {} : { sendersChain: { chainId, ...(chain && { chain }) } };
 }

@@ -5,6 +5,7 @@ import type { Run, RunExchange } from "../domain/run.ts";
 import type { Session } from "../domain/session.ts";
 import { auditInsert, type NewAuditEvent } from "./audit-events.ts";
 import type { Db, RunTable, Tx } from "./database.ts";
+import { exchangeInsert, type NewExchange } from "./exchanges.ts";
 import { encodeMessageBody } from "./message-body.ts";
 import { toEventBytes } from "./run-events.ts";
 import { hostAlive, type QueuePlace } from "./run-reads.ts";
@@ -31,7 +32,10 @@ export interface NewRun {
   readonly model?: string;
   readonly thinkingLevel?: string;
   readonly traceparent?: string;
+  /** The step of an exchange that is there already. */
   readonly exchange?: RunExchange;
+  /** The exchange that begins with it as its primary run. */
+  readonly begins?: NewExchange;
   /** Put before the input in the prompt; absent = made from the provenance. */
   readonly injectedContext?: string;
 }
@@ -47,9 +51,9 @@ export interface NewInput {
 }
 
 /**
- * Adds a run at the end of its lane, with its first event, its input message and its line in the audit log: ready when
- * the lane has no head, else waiting. One statement, since every round trip keeps the session locked. The caller has
- * locked the session row. Fails with queue_full when the lane has `limit` unfinished runs.
+ * Adds a run at the end of its lane, with its first event, its input message, the exchange that begins with it and its
+ * line in the audit log: ready when the lane has no head, else waiting. One statement, since every round trip keeps the
+ * session locked. The caller has locked the session row. Fails with queue_full when the lane has `limit` unfinished runs.
  */
 export async function enqueueRun(tx: Tx, run: NewRun, options: EnqueueOptions, now: Date): Promise<Enqueued> {
   const { session } = run;
@@ -67,7 +71,7 @@ export async function enqueueRun(tx: Tx, run: NewRun, options: EnqueueOptions, n
     session_uuid: session.sessionId,
     session_key: session.sessionKey,
     address_id: session.addressId,
-    exchange_uuid: run.exchange?.exchangeId ?? null,
+    exchange_uuid: (run.exchange ?? run.begins)?.exchangeId ?? null,
   };
   return { run: rowToRun({ ...row, ...names }), place };
 }
@@ -93,11 +97,14 @@ const queuedEvents = {
 };
 
 export function enqueueStatement(run: NewRun, { limit, heardSince, audit }: EnqueueOptions, now: Date) {
-  const { session, provenance, input, exchange } = run;
+  const { session, provenance, input, exchange, begins } = run;
   const body = encodeMessageBody({ role: "user", parts: input.parts, provenance: { ...provenance, ...input.sender } });
+  const begun = begins === undefined ? sql`` : sql`begun as (${exchangeInsert(begins, now)}), `;
+  const exchangeId = begins === undefined ? sql`${exchange?.id ?? null}::bigint` : sql`(select id from begun)`;
+  const step = begins === undefined ? exchange?.step : "primary";
   const recorded = audit === undefined ? sql`` : sql`, recorded as (${auditInsert(audit, now)})`;
   return sql<Selectable<RunTable> & OpenRuns & { host_alive: boolean }>`
-    with lane as materialized (${openRunsIn(session.id, limit)}), enqueued as (
+    with ${begun}lane as materialized (${openRunsIn(session.id, limit)}), enqueued as (
       insert into runs (run_id, session, agent_id, state, ready_at, input_message_id, run_timeout_ms, deadline_at,
         model, thinking_level, created_at, provenance, source_session_id, traceparent, exchange, exchange_step,
         injected_context, last_event_seq)
@@ -106,7 +113,7 @@ export function enqueueStatement(run: NewRun, { limit, heardSince, audit }: Enqu
         ${run.deadlineAt ?? null}::timestamptz, ${run.model ?? null}::text, ${run.thinkingLevel ?? null}::text,
         ${now}::timestamptz, ${JSON.stringify(provenance)}::text,
         ${provenance.sourceSessionId ?? null}::uuid, ${run.traceparent ?? null}::text,
-        ${exchange?.id ?? null}::bigint, ${exchange?.step ?? null}::text, ${run.injectedContext ?? null}::text, 1
+        ${exchangeId}, ${step ?? null}::text, ${run.injectedContext ?? null}::text, 1
       from lane where waiting + num_nonnulls(head_state) < ${limit}
       returning *
     ), announced as (

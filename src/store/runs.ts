@@ -83,12 +83,6 @@ export async function findExchangeRun(db: Db, exchange: bigint, step: StepName):
   return row && rowToRun(row);
 }
 
-/** Where the message that a run answers came from. */
-export async function findRunProvenance(db: Db, runId: string): Promise<Provenance | undefined> {
-  const row = await db.selectFrom("runs").select("provenance").where("run_id", "=", runId).executeTakeFirst();
-  return row && (JSON.parse(row.provenance) as Provenance);
-}
-
 /** Internal id of the run's session. A run never moves to another one. */
 export async function findRunSession(db: Db, runId: string): Promise<bigint | undefined> {
   const row = await db.selectFrom("runs").select("session").where("run_id", "=", runId).executeTakeFirst();

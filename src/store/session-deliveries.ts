@@ -1,8 +1,7 @@
-import { sql } from "kysely";
-import type { Delivery } from "../domain/delivery.ts";
 import type { Tx } from "./database.ts";
-import { deliveryStateCode, rowToDelivery, selectDeliveries } from "./deliveries.ts";
+import { deliveryStateCode, type LockedDelivery, rowToDelivery, selectDeliveries } from "./deliveries.ts";
 import { lockLanes } from "./delivery-lane.ts";
+import { lockExchanges } from "./exchanges.ts";
 
 /** A settled delivery without words and addresses. It never joins its lane again. */
 export const erased = { text: "", to_address: null, account_id: null, thread_id: null, lane: "" } as const;
@@ -12,7 +11,7 @@ export const erased = { text: "", to_address: null, account_id: null, thread_id:
  * that no connector holds, which are returned, newest first. Settled ones that could be redriven count: until the
  * transaction ends, none is settled, comes back or joins a lane.
  */
-export async function lockUnclaimedDeliveries(tx: Tx, session: bigint): Promise<Delivery[]> {
+export async function lockUnclaimedDeliveries(tx: Tx, session: bigint): Promise<LockedDelivery[]> {
   const places = await tx
     .selectFrom("deliveries")
     .select(["lane", "exchange"])
@@ -21,8 +20,10 @@ export async function lockUnclaimedDeliveries(tx: Tx, session: bigint): Promise<
     .where("state", "not in", [deliveryStateCode("delivered"), deliveryStateCode("denied")])
     .execute();
   if (places.length === 0) return [];
-  const exchanges = places.map(({ exchange }) => exchange).filter((id) => id !== null);
-  await sql`select from exchanges where id = any(${exchanges}::bigint[]) order by id for no key update`.execute(tx);
+  const exchanges = await lockExchanges(
+    tx,
+    places.map(({ exchange }) => exchange).filter((id) => id !== null),
+  );
   await lockLanes(
     tx,
     places.map(({ lane }) => lane),
@@ -33,7 +34,10 @@ export async function lockUnclaimedDeliveries(tx: Tx, session: bigint): Promise<
     .orderBy("d.id", "desc")
     .forNoKeyUpdate("d")
     .execute();
-  return rows.map(rowToDelivery);
+  return rows.map((row) => {
+    const exchange = row.exchange === null ? undefined : exchanges.get(row.exchange);
+    return { ...rowToDelivery(row), ...(exchange && { lockedExchange: exchange }) };
+  });
 }
 
 /** Takes words and addresses out of the settled deliveries of a session. */

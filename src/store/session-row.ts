@@ -1,5 +1,7 @@
 import type { Selectable } from "kysely";
+import type { Speaker } from "../domain/delivery.ts";
 import type { DeliveryRoute, SendPolicyOverride, Session, SessionState } from "../domain/session.ts";
+import { channelOf } from "../domain/session-channel.ts";
 import type { ChatType, SessionKind } from "../domain/session-key.ts";
 import type { SessionTable } from "./database.ts";
 
@@ -21,6 +23,16 @@ export function chatTypeCode(chatType: ChatType): number {
 
 export function sendPolicyCode(policy: SendPolicyOverride): number {
   return sendPolicies.indexOf(policy) + 1;
+}
+
+/** What a send takes from the session it comes from, with the channel that is shown (S3.3). */
+export function rowToSender(
+  row: Pick<Selectable<SessionTable>, "kind" | "chat_type" | "state" | "channel" | "last_channel">,
+): Pick<Session, "kind" | "state"> & { readonly channel: string } {
+  const kind = wordOf(kinds, row.kind);
+  const spoken = present({ channel: row.channel, lastChannel: row.last_channel });
+  const channel = channelOf({ kind, chatType: wordOf(chatTypes, row.chat_type), ...spoken });
+  return { kind, state: wordOf(states, row.state), channel };
 }
 
 export function rowToSession(row: Selectable<SessionTable>): Session {
@@ -48,6 +60,24 @@ export function rowToSession(row: Selectable<SessionTable>): Session {
   };
 }
 
+/** What the send policy looks at in a row, besides its key. */
+export function rowToSpeaker(row: SpeakerRow): Speaker {
+  return {
+    kind: wordOf(kinds, row.kind),
+    chatType: wordOf(chatTypes, row.chat_type),
+    ...present({ channel: row.channel, lastChannel: row.last_channel, sendPolicy: toSendPolicy(row.send_policy) }),
+  };
+}
+
+export type SpeakerRow = Pick<
+  Selectable<SessionTable>,
+  "kind" | "chat_type" | "channel" | "last_channel" | "send_policy"
+>;
+
+function toSendPolicy(code: number | null): SendPolicyOverride | null {
+  return code === null ? null : wordOf(sendPolicies, code);
+}
+
 function settingsOf(row: Selectable<SessionTable>): Partial<Session> {
   return present({
     channel: row.channel,
@@ -57,7 +87,7 @@ function settingsOf(row: Selectable<SessionTable>): Partial<Session> {
     modelOverride: row.model_override,
     thinkingLevel: row.thinking_level,
     verboseLevel: row.verbose_level,
-    sendPolicy: row.send_policy === null ? null : wordOf(sendPolicies, row.send_policy),
+    sendPolicy: toSendPolicy(row.send_policy),
   });
 }
 

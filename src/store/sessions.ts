@@ -2,8 +2,10 @@ import { type Selectable, sql, type UpdateObject } from "kysely";
 import { AppError } from "../domain/errors.ts";
 import type { DeliveryRoute, SendPolicyOverride, Session } from "../domain/session.ts";
 import type { ChatType, SessionKind } from "../domain/session-key.ts";
+import type { Scope } from "../domain/visibility.ts";
 import type { Db, SessionTable, Tables, Tx } from "./database.ts";
 import { chatTypeCode, kindCode, rowToSession, sendPolicyCode } from "./session-row.ts";
+import { whereVisible } from "./visible.ts";
 
 const coarseMs = 2000;
 
@@ -106,20 +108,26 @@ export async function lockSessions(tx: Tx, ids: readonly bigint[]): Promise<Sess
 }
 
 /**
- * Finds and locks what a key resolves to. When the session was reset while this transaction waited for its row, the old
- * row no longer matches and the look comes back empty: the next one sees the new incarnation.
+ * Finds and locks what a key resolves to, within a scope; a row outside of it is neither locked nor waited for. When the
+ * session was reset while this transaction waited for its row, the old row no longer matches and the look comes back empty:
+ * the next one sees the new incarnation.
  */
-export async function lockSessionByKey(tx: Tx, sessionKey: string): Promise<Session | undefined> {
+export async function lockSessionByKey(
+  tx: Tx,
+  sessionKey: string,
+  scope: Scope = everything,
+): Promise<Session | undefined> {
+  const visible = inScope(currentByKey(tx, sessionKey), scope);
   do {
-    const row = await currentByKey(tx, sessionKey).forNoKeyUpdate().executeTakeFirst();
+    const row = await visible.forNoKeyUpdate().executeTakeFirst();
     if (row !== undefined) return rowToSession(row);
-  } while ((await findSessionByKey(tx, sessionKey)) !== undefined);
+  } while ((await visible.executeTakeFirst()) !== undefined);
   return undefined;
 }
 
-/** Finds and locks an incarnation by its identity; deleted ones are not found. */
-export async function lockSessionBySessionId(tx: Tx, sessionId: string): Promise<Session | undefined> {
-  return toSession(await bySessionId(tx, sessionId).forNoKeyUpdate().executeTakeFirst());
+/** Finds and locks an incarnation by its identity, within a scope as lockSessionByKey does; deleted ones are not found. */
+export async function lockSessionBySessionId(tx: Tx, sessionId: string, scope: Scope): Promise<Session | undefined> {
+  return toSession(await inScope(bySessionId(tx, sessionId), scope).forNoKeyUpdate().executeTakeFirst());
 }
 
 /** Stores a session. Fails with conflict when its key is already in use. */
@@ -288,6 +296,13 @@ async function changeSession(tx: Tx, id: bigint, change: UpdateObject<Tables, "s
     .returningAll()
     .executeTakeFirstOrThrow();
   return rowToSession(row);
+}
+
+const everything: Scope = { kind: "everything" };
+
+/** What the scope leaves of a look for one session. Reserved sessions are there for operators alone (S2.5). */
+function inScope(look: ReturnType<typeof currentByKey>, scope: Scope): ReturnType<typeof currentByKey> {
+  return scope.kind === "everything" ? look : look.where(whereVisible(scope)).where("reserved", "=", false);
 }
 
 function currentByKey(db: Db, sessionKey: string) {

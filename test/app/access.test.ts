@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
+import { archiveSession } from "../../src/app/archive-session.ts";
 import { deleteSession } from "../../src/app/delete-session.ts";
 import { getRun } from "../../src/app/get-run.ts";
 import { getSession } from "../../src/app/get-session.ts";
@@ -9,7 +10,10 @@ import { type Config, parseConfig } from "../../src/config/schema.ts";
 import { AppError } from "../../src/domain/errors.ts";
 import type { Principal } from "../../src/domain/principal.ts";
 import type { Session } from "../../src/domain/session.ts";
+import { lockSession, lockSessions } from "../../src/store/sessions.ts";
+import { inTransaction } from "../../src/store/transaction.ts";
 import { type TestApp, testApp } from "../support/app.ts";
+import { untilLocked } from "../support/locks.ts";
 import { actingAs, addSession, countRows, operator, send } from "../support/session-tools.ts";
 
 function fleetWith(tools: object, defaults: object = {}): Config {
@@ -92,6 +96,43 @@ describe("sends", () => {
     expect(await countRows(app, "sessions")).toBe(2);
     const tree = await testApp({ replicaOf: app, config: fleetWith({}) });
     await denialOf(send(tree, { session: "agent:nova:main", principal }));
+  });
+});
+
+describe("a session that somebody else holds locked", () => {
+  test("S8.4: is not waited for by a caller that may not see it, or not change it: how long the answer takes tells nothing", async () => {
+    const app = await testApp({ config: fleetWith({ sessions: { visibility: "agent" } }) });
+    const principal = actingAs(await addSession(app, "agent:nova:direct:sue"));
+    const hidden = await addSession(app, "agent:otter:main");
+    const reserved = await addSession(app, "agent:nova:direct:reserved", { reserved: true });
+    const sibling = await addSession(app, "agent:nova:direct:tom");
+    const missing = await denialOf(send(app, { session: randomUUID(), principal }));
+    const reset = (session: string) => resetSession(app, { principal, requestId: randomUUID(), session });
+    const unchanged = await denialOf(reset(randomUUID()));
+    await inTransaction(app.db, async (tx) => {
+      await lockSessions(tx, [hidden.id, reserved.id, sibling.id]);
+      for (const session of [hidden.sessionKey, hidden.sessionId, reserved.sessionId]) {
+        expect(await denialOf(send(app, { session, principal }))).toEqual(missing);
+      }
+      for (const session of [sibling.sessionKey, sibling.sessionId]) {
+        expect(await denialOf(archiveSession(app, { principal, requestId: randomUUID(), session }))).toEqual(unchanged);
+      }
+    });
+  });
+
+  test("is waited for by one that may", async () => {
+    const app = await testApp({ config: fleetWith({ sessions: { visibility: "agent" } }) });
+    const principal = actingAs(await addSession(app, "agent:nova:direct:sue"));
+    const { id, sessionKey, sessionId } = await addSession(app, "agent:nova:main");
+    for (const session of [sessionKey, sessionId]) {
+      const sent = await inTransaction(app.db, async (tx) => {
+        await lockSession(tx, id);
+        const call = send(app, { session, principal });
+        await untilLocked(app);
+        return { call };
+      });
+      expect((await sent.call).run.sessionId).toBe(sessionId);
+    }
   });
 });
 

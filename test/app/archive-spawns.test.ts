@@ -274,7 +274,7 @@ describe('cleanup "delete"', () => {
   test("waits for an unfinished run, and for what the child spawned itself", async () => {
     const spawned = await spawnChild({ cleanup: "delete" });
     const held = await host.claimOne();
-    await spawn(app, { from: spawned.child, principal: actingAs(spawned.child, held.run.runId) });
+    await spawn(app, { from: spawned.child, principal: actingAs(spawned.child, held.run) });
     const below = await host.claimOne();
     await host.complete(held, "R");
     await host.complete(await host.claimOne(), "ANNOUNCE_SKIP");
@@ -291,7 +291,7 @@ describe('cleanup "delete"', () => {
   test("C44: a run in what it spawned goes on, once that has reported", async () => {
     const spawned = await spawnChild({ cleanup: "delete" });
     const held = await host.claimOne();
-    const below = await spawn(app, { from: spawned.child, principal: actingAs(spawned.child, held.run.runId) });
+    const below = await spawn(app, { from: spawned.child, principal: actingAs(spawned.child, held.run) });
     await finish("ANNOUNCE_SKIP");
     await host.complete(held, "R");
     await host.complete(await host.claimOne(), "ANNOUNCE_SKIP");

@@ -85,7 +85,7 @@ describe("a mutation is recorded with what it was about, once", () => {
 
   test("S1.2: of an operator that acts as a session with both", async () => {
     const session = await addSession(app, "agent:nova:main");
-    const { runId: _, ...own } = actingAs(session) as Extract<Principal, { role: "session" }>;
+    const { runId: _, ...own } = actingAs(session);
     await send(app, { principal: { ...own, actor: "ada" }, session: "current", requestId: randomUUID() });
     await send(app, { principal: actingAs(session), session: "current", requestId: randomUUID() });
     expect(await events()).toMatchObject([

@@ -41,7 +41,7 @@ beforeEach(async () => {
 });
 
 function spawnFrom(from: Session, by: Run): Promise<Spawned> {
-  return spawn(app, { from, principal: actingAs(from, by.runId) });
+  return spawn(app, { from, principal: actingAs(from, by) });
 }
 
 function cancel(runId: string, requestId: string = randomUUID(), principal = operator) {
@@ -138,7 +138,7 @@ test("who may cancel a run cancels what it spawned: the parent's own session, no
     facts: { kind: "visibility_denied" },
   });
   expect(await statesOfAll([result.run])).toEqual(["ready"]);
-  await cancel(run.runId, randomUUID(), actingAs(parent, run.runId));
+  await cancel(run.runId, randomUUID(), actingAs(parent, run));
   expect(await statesOfAll([result.run])).toEqual(["canceled"]);
 });
 

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { findRunTokenPrincipal } from "../../src/app/authenticate-run-token.ts";
 import { drainHost } from "../../src/app/drain-host.ts";
 import { registerHost } from "../../src/app/register-host.ts";
+import { resetSession } from "../../src/app/reset-session.ts";
 import { parseConfig } from "../../src/config/schema.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { addLane, addRun, operator, runOf, statesOf, TestHost } from "../support/seed.ts";
@@ -156,6 +157,9 @@ describe("a run token", () => {
       agentId: "main",
       addressId: session.addressId,
       rootId: session.rootId,
+      kind: session.kind,
+      state: "active",
+      channel: "unknown",
       runId: run.runId,
     });
     const row = await app.db.selectFrom("runs").selectAll().executeTakeFirstOrThrow();
@@ -164,6 +168,20 @@ describe("a run token", () => {
     );
     await host.complete(claimed);
     expect(await findRunTokenPrincipal(app, claimed.runToken)).toBeUndefined();
+  });
+
+  test("C21, C117: brings the chain its run came from, and what became of its session", async () => {
+    const session = await addLane(app, { lastChannel: "telegram" });
+    const chain = { chainId: randomUUID(), chain: ["agent:otter:main", session.sessionKey] };
+    await addRun(app, session, { provenance: { kind: "inter_session", hop: 1, ...chain } });
+    const { runToken } = await new TestHost(app).claimOne();
+    await resetSession(app, { principal: operator, requestId: randomUUID(), session: session.sessionKey });
+    expect(await findRunTokenPrincipal(app, runToken)).toMatchObject({
+      session: session.id,
+      state: "superseded",
+      channel: "telegram",
+      sendersChain: chain,
+    });
   });
 
   test("dies when the lease runs out", async () => {

@@ -22,18 +22,18 @@ beforeEach(async () => {
 });
 
 /** Sends during a run, as its session. */
-async function forward(from: Session, runId: string, to: Session): Promise<Run> {
-  return (await send(app, { session: to.sessionId, principal: actingAs(from, runId) })).run;
+async function forward(from: Session, during: Run | undefined, to: Session): Promise<Run> {
+  return (await send(app, { session: to.sessionId, principal: actingAs(from, during) })).run;
 }
 
 describe("C21: triangles", () => {
   test("the chain travels with every send, and ends where the configuration says", async () => {
     const { nova, otter, quill } = sessions;
     const start = (await send(app, { session: nova.sessionId })).run;
-    const first = await forward(nova, start.runId, otter);
-    const second = await forward(otter, first.runId, quill);
-    const third = await forward(quill, second.runId, nova);
-    const fourth = await forward(nova, third.runId, otter);
+    const first = await forward(nova, start, otter);
+    const second = await forward(otter, first, quill);
+    const third = await forward(quill, second, nova);
+    const fourth = await forward(nova, third, otter);
     const hops = [first, second, third, fourth].map(({ provenance }) => provenance.hop);
     expect(hops).toEqual([1, 2, 3, 4]);
     expect(new Set([first, second, third, fourth].map(({ provenance }) => provenance.chainId)).size).toBe(1);
@@ -42,7 +42,7 @@ describe("C21: triangles", () => {
       hop: 3,
     });
     const before = await countRows(app, "messages");
-    await expect(forward(otter, fourth.runId, quill)).rejects.toMatchObject({
+    await expect(forward(otter, fourth, quill)).rejects.toMatchObject({
       facts: { kind: "chain_refused", limit: "maxHops", max: 4 },
     });
     expect(await countRows(app, "messages")).toBe(before);
@@ -51,36 +51,36 @@ describe("C21: triangles", () => {
   test("coming back too often is refused, also by a send that is only checked", async () => {
     const { nova, otter } = sessions;
     const start = (await send(app, { session: nova.sessionId })).run;
-    const there = await forward(nova, start.runId, otter);
-    const back = await forward(otter, there.runId, nova);
-    const again = await forward(nova, back.runId, otter);
+    const there = await forward(nova, start, otter);
+    const back = await forward(otter, there, nova);
+    const again = await forward(nova, back, otter);
     const facts = { kind: "chain_refused", limit: "maxRevisits", max: 1 };
-    await expect(forward(otter, again.runId, nova)).rejects.toMatchObject({ facts });
-    const principal = actingAs(otter, again.runId);
+    await expect(forward(otter, again, nova)).rejects.toMatchObject({ facts });
+    const principal = actingAs(otter, again);
     const check = { principal, requestId: randomUUID(), session: nova.sessionId, message: "x", waitTimeoutMs: 0 };
     await expect(sendMessage(app, { ...check, validateOnly: true })).rejects.toMatchObject({ facts });
   });
 
   test("a turn of the loop goes on with the chain of its exchange", async () => {
     const { nova, otter, quill } = sessions;
-    await forward(nova, randomUUID(), otter);
+    await forward(nova, undefined, otter);
     await host.complete(await host.claimOne({ agentIds }), "blue");
     const turn = await host.claimOne({ agentIds });
-    const onward = await forward(nova, turn.run.runId, quill);
+    const onward = await forward(nova, turn.run, quill);
     expect(onward.provenance.chain).toEqual([nova, otter, nova, quill].map(({ sessionKey }) => sessionKey));
   });
 
   test("S8.5: the refusal names what the caller may see, and nothing else", async () => {
     const { nova, otter, quill } = sessions;
-    const first = await forward(nova, randomUUID(), quill);
-    const second = await forward(quill, first.runId, otter);
+    const first = await forward(nova, undefined, quill);
+    const second = await forward(quill, first, otter);
     const child = await addSession(app, "agent:otter:subagent:one", { parent: otter });
     const own = pairConfig({ maxChainHops: 2 });
     const narrow = await testApp({
       replicaOf: app,
       config: { ...own, tools: { ...own.tools, sessions: { visibility: "tree" } } },
     });
-    const refused = send(narrow, { session: child.sessionId, principal: actingAs(otter, second.runId) });
+    const refused = send(narrow, { session: child.sessionId, principal: actingAs(otter, second) });
     const { facts } = (await refused.catch((error: unknown) => error)) as AppError;
     expect(facts).toEqual({
       kind: "chain_refused",
@@ -94,7 +94,7 @@ describe("C21: triangles", () => {
 describe("who sees an exchange", () => {
   test("S8.4: either side, operators, and nobody else; hidden and missing look the same", async () => {
     const { nova, otter, quill } = sessions;
-    const run = await forward(nova, randomUUID(), otter);
+    const run = await forward(nova, undefined, otter);
     const { exchangeId } = run.exchange!;
     const closed = pairConfig();
     const strict = await testApp({
@@ -116,7 +116,7 @@ describe("who sees an exchange", () => {
   test("pages and filters", async () => {
     const { nova, otter, quill } = sessions;
     const runs = [];
-    for (const target of [otter, quill, otter]) runs.push(await forward(nova, randomUUID(), target));
+    for (const target of [otter, quill, otter]) runs.push(await forward(nova, undefined, target));
     const ids = runs.map((run) => run.exchange!.exchangeId).toReversed();
     const first = await listExchanges(app, operator, { pageSize: 2, openOnly: false });
     const rest = await listExchanges(app, operator, { pageSize: 2, openOnly: false }, first.next);

@@ -10,7 +10,7 @@ import { type ExchangeEvent, step } from "../../src/domain/exchange/step.ts";
 import type { Run } from "../../src/domain/run.ts";
 import type { Session } from "../../src/domain/session.ts";
 import { findExchange } from "../../src/store/exchange-reads.ts";
-import { insertExchange } from "../../src/store/exchanges.ts";
+import { lockExchange } from "../../src/store/exchanges.ts";
 import { findExchangeRun } from "../../src/store/runs.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { type TestApp, testApp } from "../support/app.ts";
@@ -66,9 +66,7 @@ class StoredStory {
       ...(requester && { requester: requester.id }),
       ...(state.route === "known" && { deliveryRoute: telegram }),
     };
-    const id = await inTransaction(app.db, (tx) => insertExchange(tx, exchange, app.clock.now()));
-    const primary = { id, exchangeId: exchange.exchangeId, step: "primary" } as const;
-    return new StoredStory(state, await addRun(app, target, { exchange: primary }), { target, requester });
+    return new StoredStory(state, await addRun(app, target, { begins: exchange }), { target, requester });
   }
 
   async happen(event: ExchangeEvent): Promise<void> {
@@ -87,7 +85,9 @@ class StoredStory {
     const { id: exchange } = this.#primary.exchange!;
     switch (event.type) {
       case "delivery_settled":
-        await inTransaction(app.db, (tx) => settleExchangeDelivery(app, tx, { exchange, outcome: event.outcome }));
+        await inTransaction(app.db, async (tx) => {
+          await settleExchangeDelivery(app, tx, (await lockExchange(tx, exchange))!, event.outcome);
+        });
         return true;
       case "session_gone": {
         const session = this.#sides[event.side]?.sessionId;

@@ -186,7 +186,7 @@ describe("how the turns end", () => {
     const busy = (await send(app, { session: pair.requester.sessionId })).run;
     const working = await pair.claim();
     expect(working.run.runId).toBe(busy.runId);
-    const asked = await pair.ask("now?", { principal: actingAs(pair.requester, busy.runId) });
+    const asked = await pair.ask("now?", { principal: actingAs(pair.requester, busy) });
     await pair.say("yes");
     expect(await pair.host.claim({ agentIds })).toEqual([]);
     expect(await stateOf(asked)).toMatchObject({ phase: "ping_pong", turn: 1 });

@@ -191,15 +191,15 @@ describe("provenance", () => {
       deliveryRoute: route,
     });
     const source = await addSession(app, "agent:nova:direct:sue", { lastChannel: "telegram" });
-    const runId = randomUUID();
-    const { run } = await send(app, { session: target.sessionKey, principal: actingAs(source, runId) });
+    const principal = actingAs(source);
+    const { run } = await send(app, { session: target.sessionKey, principal });
     const provenance = {
       kind: "inter_session",
       sourceSessionKey: source.sessionKey,
       sourceSessionId: source.sessionId,
       sourceChannel: "telegram",
       sourceTool: "sessions_send",
-      sourceRunId: runId,
+      sourceRunId: principal.runId,
     };
     const chain = { chainId: expect.any(String), hop: 1, chain: [source.sessionKey, target.sessionKey] };
     expect(run.provenance).toEqual({ ...provenance, ...chain });

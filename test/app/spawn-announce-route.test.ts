@@ -127,7 +127,7 @@ describe("where it goes", () => {
   test("C84: the requester's turn ended long before", async () => {
     const turn = await addRun(app, story.requester);
     const held = await story.claim();
-    const spawned = await story.spawn({ principal: actingAs(story.requester, turn.runId) });
+    const spawned = await story.spawn({ principal: actingAs(story.requester, turn) });
     await story.host.complete(held, "I asked a sub-agent.");
     await story.say("R");
     await story.say("done");
@@ -163,7 +163,7 @@ describe("C92: a requester without a channel", () => {
     for (let n = 0; n < 15; n++) {
       const woken = await story.claim();
       expect(woken.run.provenance.chain).toEqual([story.requester.sessionKey]);
-      await story.spawn({ principal: actingAs(story.requester, woken.run.runId) });
+      await story.spawn({ principal: actingAs(story.requester, woken.run) });
       await story.host.complete(woken, "again");
       await story.say("R");
       await story.say("done");

@@ -3,6 +3,7 @@ import { beforeAll, expect, test } from "vitest";
 import { resetSession } from "../../src/app/reset-session.ts";
 import { parseConfig } from "../../src/config/schema.ts";
 import { AppError } from "../../src/domain/errors.ts";
+import type { Run } from "../../src/domain/run.ts";
 import type { Session } from "../../src/domain/session.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { addRun } from "../support/seed.ts";
@@ -63,15 +64,16 @@ async function requesterOf({ requester }: Wrongs): Promise<Session> {
 }
 
 /** A run of the requester that calls: one a chain of sends led to, or one that was canceled. */
-async function runOf(from: Session, { run }: Wrongs): Promise<string | undefined> {
+async function runOf(from: Session, { run }: Wrongs): Promise<Run | undefined> {
   if (run === undefined) return undefined;
   const chain = Array.from({ length: 10 }, (_, n) => `agent:otter:direct:${n}`);
   const provenance = { kind: "inter_session" as const, chainId: randomUUID(), hop: 10, chain };
-  const { id, runId } = await addRun(app, from, run.chained ? { provenance } : {});
+  const sending = await addRun(app, from, run.chained ? { provenance } : {});
   if (run.canceled) {
-    await app.db.updateTable("runs").set({ cancel_requested_at: app.clock.now() }).where("id", "=", id).execute();
+    const canceled = { cancel_requested_at: app.clock.now() };
+    await app.db.updateTable("runs").set(canceled).where("id", "=", sending.id).execute();
   }
-  return runId;
+  return sending;
 }
 
 /** Both at once; a field that both set is as the earlier one has it, which breaks the later check as well. */
@@ -88,11 +90,11 @@ function both(earlier: Wrongs, later: Wrongs): Wrongs {
 async function expectRefusal(wrongs: Wrongs, expected: string): Promise<void> {
   const world = worldOf(wrongs);
   const from = await requesterOf(wrongs);
-  const runId = await runOf(from, wrongs);
+  const run = await runOf(from, wrongs);
   if (wrongs.requester?.superseded) {
     await resetSession(app, { principal: operator, requestId: randomUUID(), session: from.sessionKey });
   }
-  const fields = { from, ...wrongs.fields, ...(runId !== undefined && { principal: actingAs(from, runId) }) };
+  const fields = { from, ...wrongs.fields, ...(run !== undefined && { principal: actingAs(from, run) }) };
   const validated = await validateSpawn(world, fields).catch((error: unknown) => error);
   if (!(validated instanceof AppError)) throw new Error("was not refused", { cause: validated });
   const [kind, detail = ""] = expected.split(" ");

@@ -180,7 +180,7 @@ describe("refusals leave every table as it was", () => {
   test("C74: a run that was canceled spawns nothing more", async () => {
     const run = await addRun(app, nova);
     await app.db.updateTable("runs").set({ cancel_requested_at: app.clock.now() }).where("id", "=", run.id).execute();
-    expect(await refusalOf(app, { from: nova, principal: actingAs(nova, run.runId) })).toMatchObject({
+    expect(await refusalOf(app, { from: nova, principal: actingAs(nova, run) })).toMatchObject({
       kind: "run_terminal",
     });
   });

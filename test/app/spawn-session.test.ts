@@ -70,7 +70,7 @@ describe("what is stored", () => {
 
   test("C69: the task says who gave it, by which tool and from which run", async () => {
     const run = await addRun(app, nova);
-    const { child } = await spawn(app, { from: nova, principal: actingAs(nova, run.runId) });
+    const { child } = await spawn(app, { from: nova, principal: actingAs(nova, run) });
     const { messages } = await listMessages(app, {
       principal: operator,
       session: child.sessionId,
@@ -103,11 +103,11 @@ describe("what is stored", () => {
       chain: ["agent:otter:main", nova.sessionKey],
     };
     const run = await addRun(app, nova, { provenance });
-    const principal = actingAs(nova, run.runId);
+    const principal = actingAs(nova, run);
     const { result } = await spawn(short, { from: nova, principal });
     expect(result.run.provenance).toMatchObject({ chainId: provenance.chainId, hop: 2 });
     const next = await addRun(app, nova, { provenance: result.run.provenance });
-    expect(await refusalOf(short, { from: nova, principal: actingAs(nova, next.runId) })).toMatchObject({
+    expect(await refusalOf(short, { from: nova, principal: actingAs(nova, next) })).toMatchObject({
       kind: "chain_refused",
       limit: "maxHops",
     });

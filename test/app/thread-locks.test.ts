@@ -7,7 +7,7 @@ import { lockDeliveryInLane } from "../../src/app/held-delivery.ts";
 import { settleDelivery } from "../../src/app/settle-delivery.ts";
 import type { Delivery } from "../../src/domain/delivery.ts";
 import type { Session } from "../../src/domain/session.ts";
-import { lockDeliveryExchange } from "../../src/store/deliveries.ts";
+import { lockExchange } from "../../src/store/exchanges.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { addDelivery, deliveryOf, type TestConnector } from "../support/deliveries.ts";
@@ -40,7 +40,7 @@ async function confirm(
   let other: Promise<unknown> | undefined;
   await inTransaction(app.db, async (tx) => {
     if (inLane) await lockDeliveryInLane(tx, held.deliveryId);
-    else await lockDeliveryExchange(tx, held.exchange!);
+    else await lockExchange(tx, held.exchange!);
     other ??= meanwhile();
     await untilLocked(app);
     const delivery = await lockDeliveryInLane(tx, held.deliveryId);

@@ -17,7 +17,7 @@ import {
 } from "../../src/domain/visibility.ts";
 import { accessTable } from "../../src/rpc/access.ts";
 import { services } from "../../src/rpc/routes.ts";
-import { inTransaction } from "../../src/store/transaction.ts";
+import { exchangeInsert } from "../../src/store/exchanges.ts";
 import {
   connectorToken,
   hostToken,
@@ -62,7 +62,8 @@ beforeAll(async () => {
     for (const [name] of namesOf(session)) files.set(name, given);
     files.set(run.runId, await addFile(app, session, run));
     const asked = { session, route: undefined, request: "hi" };
-    const started = await inTransaction(app.db, (tx) => startMessageExchange(app, tx, asked));
+    const started = startMessageExchange(app, asked);
+    await exchangeInsert(started, app.clock.now()).execute(app.db);
     exchanges.set(session.id, started.exchangeId);
   }
   tokens = { host: await hostToken(app, hostAgents), connector: await connectorToken(app) };

@@ -162,6 +162,9 @@ it("request ids are a session's own, across its runs", () => {
     agentId: "a",
     addressId: 1n,
     rootId: 1n,
+    kind: "main",
+    state: "active",
+    channel: "unknown",
     runId: "r",
   };
   expect(callerName(session)).toBe(callerName({ ...session, runId: "other" }));

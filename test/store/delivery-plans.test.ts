@@ -1,9 +1,14 @@
 import { randomUUID } from "node:crypto";
-import { type RawBuilder, sql } from "kysely";
+import { type Expression, type RawBuilder, sql } from "kysely";
 import { beforeAll, expect, test } from "vitest";
 import type { Db } from "../../src/store/database.ts";
+import { findDelivery } from "../../src/store/deliveries.ts";
 import { promoteDeliveryStatement } from "../../src/store/delivery-lane.ts";
-import { claimDeliveriesStatement, lostDeliveriesStatement } from "../../src/store/delivery-leases.ts";
+import {
+  claimDeliveriesStatement,
+  endDeliveryStatement,
+  lostDeliveriesStatement,
+} from "../../src/store/delivery-leases.ts";
 import { type DeliveryFilter, deliveryListQuery } from "../../src/store/delivery-list.ts";
 import { testDatabase } from "../support/database.ts";
 import { explainWrite } from "../support/plans.ts";
@@ -36,7 +41,7 @@ beforeAll(async () => {
   await sql`analyze`.execute(db);
 });
 
-const explain = (statement: RawBuilder<unknown>) => explainWrite(db, statement, "deliveries");
+const explain = (statement: Expression<unknown>) => explainWrite(db, statement, "deliveries");
 
 test.each([
   [1, "deliveries_ready", [{ channel: "telegram" }]],
@@ -64,6 +69,16 @@ test.each(["long", "d1"])("promoting in the chat %s reads its first waiting deli
   expect(plan.touched).toBeLessThan(10);
 });
 
+test("settling the head of a long chat reads it and the one behind it", async () => {
+  await sql`update deliveries set state = 2, lease_token = 'x', lease_expires_at = ${now}
+    where id = (select min(id) from deliveries where lane = 'long')`.execute(db);
+  const id = await db.selectFrom("deliveries").select("delivery_id").where("lease_token", "=", "x").executeTakeFirst();
+  const head = await findDelivery(db, id!.delivery_id);
+  const plan = await explain(endDeliveryStatement(db, head!, { state: "delivered" }, now));
+  expect(plan.sequential).toBe(false);
+  expect(plan.touched).toBeLessThan(20);
+});
+
 test("a sweep reads what is claimed", async () => {
   const plan = await explain(lostDeliveriesStatement(now, 200));
   expect(plan.sequential).toBe(false);
@@ -77,7 +92,7 @@ test.each<[string, DeliveryFilter]>([
   ["of pending ones", { states: ["waiting", "ready"] }],
   ["of claimed ones of a session", { states: ["claimed"], session: 1n }],
 ])("a page %s does not walk what was delivered", async (_, filter) => {
-  const plan = await explain(deliveryListQuery(filter, undefined, 51));
+  const plan = await explain(deliveryListQuery(db, filter, undefined, 51));
   expect(plan.sequential).toBe(false);
   expect(plan.touched).toBeLessThan(300);
 });

@@ -15,6 +15,7 @@ import type { Delivery } from "../../src/domain/delivery.ts";
 import type { Principal } from "../../src/domain/principal.ts";
 import type { DeliveryRoute, Session } from "../../src/domain/session.ts";
 import { findDelivery } from "../../src/store/deliveries.ts";
+import { exchangeInsert } from "../../src/store/exchanges.ts";
 import { lockSession } from "../../src/store/sessions.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { operator } from "./seed.ts";
@@ -28,13 +29,10 @@ export function addDelivery(
 ): Promise<Delivery> {
   return inTransaction(app.db, async (tx) => {
     const locked = await lockSession(tx, session.id);
-    const exchange = await startMessageExchange(app, tx, { session: locked, route, request: "hi" });
-    await tx
-      .updateTable("exchanges")
-      .set({ phase: 4, closed_at: app.clock.now() })
-      .where("id", "=", exchange.id)
-      .execute();
-    const { id, exchangeId } = exchange;
+    const exchange = startMessageExchange(app, { session: locked, route, request: "hi" });
+    const { exchangeId } = exchange;
+    const { id } = (await exchangeInsert(exchange, app.clock.now()).execute(tx)).rows[0]!;
+    await tx.updateTable("exchanges").set({ phase: 4, closed_at: app.clock.now() }).where("id", "=", id).execute();
     const topics = await enqueueDelivery(app, tx, {
       exchange: id,
       exchangeId,

@@ -1,4 +1,4 @@
-import { type RawBuilder, sql } from "kysely";
+import { type Expression, sql } from "kysely";
 import type { Db } from "../../src/store/database.ts";
 
 interface Plan {
@@ -19,7 +19,7 @@ export interface Reads {
 }
 
 /** Runs a statement, takes back what it wrote, and says what it read of `table`. */
-export async function explainWrite(db: Db, statement: RawBuilder<unknown>, table: string): Promise<Reads> {
+export async function explainWrite(db: Db, statement: Expression<unknown>, table: string): Promise<Reads> {
   const indexes = new Set<string>();
   let touched = 0;
   let sequential = false;

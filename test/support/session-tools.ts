@@ -3,9 +3,10 @@ import type { App } from "../../src/app/context.ts";
 import { type SendMessageInput, type SentMessage, sendMessage } from "../../src/app/send-message.ts";
 import { type Config, parseConfig } from "../../src/config/schema.ts";
 import type { Message, Part } from "../../src/domain/message.ts";
-import type { Principal } from "../../src/domain/principal.ts";
+import type { Principal, SessionPrincipal } from "../../src/domain/principal.ts";
 import type { Run } from "../../src/domain/run.ts";
 import type { Session } from "../../src/domain/session.ts";
+import { channelOf } from "../../src/domain/session-channel.ts";
 import { parseSessionKey } from "../../src/domain/session-key.ts";
 import { appendMessages, type NewMessage } from "../../src/store/messages.ts";
 import { insertSession, lockSession, type NewSession } from "../../src/store/sessions.ts";
@@ -25,10 +26,13 @@ export const openFleet: Config = parseConfig({
   tools: { sessions: { visibility: "all" }, agentToAgent: { enabled: true } },
 });
 
-/** A tool call made during a run of `session`. */
-export function actingAs(session: Session, runId: string = randomUUID()): Principal {
-  const { id, sessionId, sessionKey, agentId, addressId, rootId } = session;
-  return { role: "session", session: id, sessionId, sessionKey, agentId, addressId, rootId, runId };
+/** A tool call made during this run of `session`, or during one that was nobody's send. */
+export function actingAs(session: Session, run?: Pick<Run, "runId" | "provenance">): SessionPrincipal {
+  const { id, sessionId, sessionKey, agentId, addressId, rootId, kind, state } = session;
+  const names = { session: id, sessionId, sessionKey, agentId, addressId, rootId };
+  const { runId = randomUUID(), provenance: sendersChain } = run ?? {};
+  const from = { runId, ...(sendersChain && { sendersChain }) };
+  return { role: "session", ...names, kind, state, channel: channelOf(session), ...from };
 }
 
 export function addSession(app: App, key: string, fields: Partial<NewSession> = {}): Promise<Session> {
