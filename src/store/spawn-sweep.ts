@@ -89,9 +89,12 @@ export async function recordSwept(tx: Tx, child: bigint, now: Date): Promise<voi
     .execute();
 }
 
-/** Idle, and waited for by nobody: what it spawned itself has reported, or never will. */
+/**
+ * Idle, and waited for by nobody: what it spawned itself has reported, or never will. Each child of its own is looked up by its
+ * key; as a plain join the planner might read all spawns there are.
+ */
 const isDeletable = sql`${isIdle(sql`s.id`)} and coalesce((
-  select false from sessions c join spawns own on own.child = c.id
+  select false from sessions c cross join lateral (select settled_at from spawns where child = c.id offset 0) own
   where c.path[cardinality(c.path) - 1] = s.address_id and own.settled_at is null limit 1
 ), true)`;
 

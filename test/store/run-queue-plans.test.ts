@@ -15,6 +15,8 @@ import { testDatabase } from "../support/database.ts";
 import { explainWrite } from "../support/plans.ts";
 
 let db: Db;
+/** PostgreSQL before 17 does not know the order in which a CTE comes, and looks up every candidate of a claim to sort them. */
+let knowsOrder: boolean;
 const now = new Date("2026-01-01T00:00:00.000Z");
 const later = new Date("2026-01-01T00:02:00.000Z");
 const instanceId = randomUUID();
@@ -47,6 +49,8 @@ beforeAll(async () => {
     db,
   );
   await sql`analyze`.execute(db);
+  const { rows } = await sql<{ server_version_num: string }>`show server_version_num`.execute(db);
+  knowsOrder = Number(rows[0]!.server_version_num) >= 170_000;
 });
 
 const explain = (statement: RawBuilder<unknown>) => explainWrite(db, statement, "runs");
@@ -71,7 +75,8 @@ describe.each([1, 10])("a claim of %i", (wanted) => {
       const plan = await explain(claimStatement(claim, now));
       expect(plan.sequential).toBe(false);
       expect(plan.indexes).toContain("runs_ready");
-      expect(plan.touched).toBeLessThanOrEqual(agentIds.length * (wanted + 32) + 3 * wanted);
+      const lookedUp = knowsOrder ? wanted : wanted + 32;
+      expect(plan.touched).toBeLessThanOrEqual(agentIds.length * (wanted + 32) + lookedUp + 2 * wanted);
     },
   );
 });
