@@ -19,7 +19,9 @@ const operator = { role: "operator", name: "bench" } as const;
 
 /**
  * The same calls over gRPC by a caller without a credential, who is the local operator, by an operator with an API token,
- * and by a session with a run token under visibility `tree`: the same rows for all of them.
+ * and by a session with a run token under visibility `tree`: the same rows for all of them. A send of a session stores an
+ * exchange besides, one of an operator only when its answer is to be announced: "announced" are sends that store the same,
+ * whoever calls.
  */
 export const access: Bench = {
   name: "access",
@@ -43,10 +45,11 @@ export const access: Bench = {
         api_token: clientWith(await makeApiToken(app)),
         run_token: clientWith(await takeRunToken(app, spawned)),
       };
-      return {
-        ...(await compare("list", callers, seconds / 2, listPage)),
-        ...(await compare("send", callers, seconds / 2, (client, n) => send(client, spawned, n))),
-      };
+      const list = await compare("list", callers, seconds / 3, listPage);
+      const toSend = (client: AgentSessions, n: number) => send(client, spawned, n);
+      const plain = await compare("send", callers, seconds / 3, toSend);
+      await giveRoutes(app);
+      return { ...list, ...plain, ...(await compare("announced", callers, seconds / 3, toSend)) };
     } finally {
       for (const client of clients) client.close();
       await server.close();
@@ -97,6 +100,11 @@ async function listPage(client: AgentSessions): Promise<void> {
 
 function send(client: AgentSessions, { descendants }: SpawnTree, n: number): Promise<unknown> {
   return client.sendMessage({ session: descendants[n % descendants.length]!, message, waitMs: 0 });
+}
+
+/** Gives every session a chat that what it says is announced in. */
+async function giveRoutes(app: App): Promise<void> {
+  await sql`update sessions set route_channel = 'telegram', route_to = 't1'`.execute(app.db);
 }
 
 async function makeApiToken(app: App): Promise<string> {

@@ -1,8 +1,8 @@
-import { type RawBuilder, sql } from "kysely";
+import { type RawBuilder, type Selectable, sql } from "kysely";
 import type { Provenance, Usage } from "../domain/message.ts";
 import type { SessionPrincipal } from "../domain/principal.ts";
 import type { RunError } from "../domain/run.ts";
-import type { Db, Tx } from "./database.ts";
+import type { Db, RunTable, SessionTable, Tx } from "./database.ts";
 import { noLease, toErrorColumns, toUsageColumns } from "./runs.ts";
 import { rowToSender } from "./session-row.ts";
 
@@ -187,20 +187,25 @@ export function heldRunsStatement(hostId: string, instanceId: string) {
     order by id`;
 }
 
+type HolderRow = Pick<Selectable<RunTable>, "run_id" | "provenance"> &
+  Pick<
+    Selectable<SessionTable>,
+    "id" | "session_id" | "session_key" | "agent_id" | "address_id" | "root_id" | "state"
+  > &
+  Pick<Selectable<SessionTable>, "kind" | "chat_type" | "channel" | "last_channel">;
+
 /** Whose run token this is, while the lease it came with lives, and where its run came from. */
 export async function findRunTokenHolder(
   db: Db,
   runTokenHash: Buffer,
   now: Date,
 ): Promise<Omit<SessionPrincipal, "role"> | undefined> {
-  const row = await db
-    .selectFrom("runs as r")
-    .innerJoin("sessions as s", "s.id", "r.session")
-    .select(["s.id", "s.session_id", "s.session_key", "s.agent_id", "s.address_id", "s.root_id", "s.state"])
-    .select(["s.kind", "s.chat_type", "s.channel", "s.last_channel", "r.run_id", "r.provenance"])
-    .where("r.run_token_hash", "=", runTokenHash)
-    .where("r.lease_expires_at", ">", now)
-    .executeTakeFirst();
+  const { rows } = await sql<HolderRow>`
+    select s.id, s.session_id, s.session_key, s.agent_id, s.address_id, s.root_id, s.state, s.kind, s.chat_type,
+      s.channel, s.last_channel, r.run_id, r.provenance
+    from runs r join sessions s on s.id = r.session
+    where r.run_token_hash = ${runTokenHash} and r.lease_expires_at > ${now}`.execute(db);
+  const [row] = rows;
   return (
     row && {
       session: row.id,
