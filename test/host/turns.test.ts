@@ -1,4 +1,4 @@
-import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { expireLeases } from "../../src/app/expire-leases.ts";
 import {
   type AgentSessions,
@@ -6,6 +6,7 @@ import {
   RunError_Code as ErrorCode,
   Provenance_Kind as ProvenanceKind,
   Role,
+  type Run,
   RunState,
   SendOutcome,
 } from "../../src/client/index.ts";
@@ -58,6 +59,11 @@ async function startHost(agents: Record<string, AgentFunction>, maxConcurrentRun
 async function send(agentId: string, message: string): Promise<string> {
   const { run } = await client.sendMessage({ session: `agent:${agentId}:main`, message, waitMs: 0 });
   return run!.runId;
+}
+
+async function newestRunOfNova(): Promise<Run | undefined> {
+  const { runs } = await client.runs.listRuns({ sourceSession: "agent:nova:main", pageSize: 1 });
+  return runs[0];
 }
 
 function aborted({ signal }: Turn): Promise<void> {
@@ -255,22 +261,21 @@ describe("cancel", () => {
   });
 
   test("ends the session calls of an agent that waits for another", async () => {
-    const working = Promise.withResolvers<void>();
     await startHost({
       nova: async (turn) => {
-        working.resolve();
         const { reply } = await turn.sessions.sendMessage({ session: "agent:quill:main", message: "nobody is there" });
         return reply;
       },
     });
     const runId = await send("nova", "ask quill");
-    await working.promise;
+    // What is waited for must be there before the cancel: a send that comes after it is refused.
+    await vi.waitUntil(async () => (await newestRunOfNova())?.sessionKey === "agent:quill:main", 5_000);
     await client.runs.cancelRun({ runId, requestId: crypto.randomUUID() });
     const { run, ended } = await client.waitRun(runId, { timeoutMs: 5_000 });
     expect({ state: run.state, ended }).toEqual({ state: RunState.CANCELED, ended: true });
-    const { runs } = await client.runs.listRuns({ sourceSession: "agent:nova:main", pageSize: 1 });
-    expect(runs[0]).toMatchObject({ sessionKey: "agent:quill:main", state: RunState.QUEUED });
-    await client.runs.cancelRun({ runId: runs[0]!.runId, requestId: crypto.randomUUID() });
+    const queued = await newestRunOfNova();
+    expect(queued).toMatchObject({ sessionKey: "agent:quill:main", state: RunState.QUEUED });
+    await client.runs.cancelRun({ runId: queued!.runId, requestId: crypto.randomUUID() });
   });
 
   test("wins over an agent that answers all the same", async () => {
