@@ -9,6 +9,7 @@ import { isAppError } from "../../src/domain/errors.ts";
 import type { Session } from "../../src/domain/session.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { addLane, addRun, heldBy, operator, TestHost } from "../support/seed.ts";
+import { seededRandom } from "../support/seeded-random.ts";
 
 const lanesCount = 5;
 const workersCount = 8;
@@ -21,17 +22,6 @@ function tickingClock(app: TestApp): TestApp {
     return app.clock.now();
   };
   return { ...app, clock: { ...app.clock, now } };
-}
-
-/** The same numbers in every run (mulberry32). */
-function seededRandom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 /** A host that does one thing after the other at random; losing a lease is part of the game. */

@@ -12,7 +12,6 @@ import { TestConnector } from "../support/deliveries.ts";
 import { endOpenRuns } from "../support/exchange-pair.ts";
 import { countDeadlocks, untilLocked } from "../support/locks.ts";
 import { addRun, operator } from "../support/seed.ts";
-import type { Spawned } from "../support/spawn.ts";
 import { announcesOf, reportsOf, SpawnStory } from "../support/spawn-report.ts";
 
 const config = parseConfig({
@@ -37,10 +36,6 @@ async function toldTimes(of: SpawnStory = story) {
     messages: (await reportsOf(app, of.requester)).length,
     deliveries: (await announcesOf(app, of.requester)).length,
   };
-}
-
-async function stateOf(spawned: Spawned) {
-  return (await story.exchangeOf(spawned)).state;
 }
 
 const once = { messages: 1, deliveries: 1 };
@@ -158,7 +153,7 @@ test("C78: the channel fails ten times, then works: dead in between, brought bac
     app.clock.advance(3_600_000);
   }
   expect(await connector.claim()).toEqual([]);
-  expect(await stateOf(spawned)).toMatchObject({ announceOutcome: "failed" });
+  expect(await story.stateOf(spawned)).toMatchObject({ announceOutcome: "failed" });
   const { settledAt } = await story.spawnOf(spawned);
   expect(settledAt).toBeInstanceOf(Date);
   const [announce] = await announcesOf(app, story.requester);
@@ -166,7 +161,7 @@ test("C78: the channel fails ten times, then works: dead in between, brought bac
   const held = await connector.claimOne();
   await connector.begin(held);
   await connector.ack(held);
-  expect(await stateOf(spawned)).toMatchObject({ announceOutcome: "delivered" });
+  expect(await story.stateOf(spawned)).toMatchObject({ announceOutcome: "delivered" });
   expect(await story.spawnOf(spawned)).toMatchObject({ settledAt });
   expect(await toldTimes()).toEqual(once);
 });

@@ -4,7 +4,6 @@ import { archiveSession } from "../../src/app/archive-session.ts";
 import { deleteSession } from "../../src/app/delete-session.ts";
 import { resetSession } from "../../src/app/reset-session.ts";
 import { updateSession } from "../../src/app/update-session.ts";
-import { parseConfig } from "../../src/config/schema.ts";
 import type { Session } from "../../src/domain/session.ts";
 import { findSessionById } from "../../src/store/sessions.ts";
 import { type TestApp, testApp } from "../support/app.ts";
@@ -13,18 +12,12 @@ import { endOpenRuns } from "../support/exchange-pair.ts";
 import { addRun, operator, textsOf } from "../support/seed.ts";
 import { actingAs } from "../support/session-tools.ts";
 import type { Spawned } from "../support/spawn.ts";
-import { announcesOf, chat, reportsOf, SpawnStory } from "../support/spawn-report.ts";
-
-const config = parseConfig({
-  session: { store: "/store/{agentId}" },
-  agents: { defaults: { subagents: { maxChildrenPerAgent: 10, announceTimeoutSeconds: 120 } } },
-  tools: { subagents: { tools: { allow: ["*", "sessions_spawn"] } } },
-});
+import { announceConfig, announcesOf, chat, reportsOf, SpawnStory } from "../support/spawn-report.ts";
 
 let app: TestApp;
 let story: SpawnStory;
 beforeAll(async () => {
-  app = await testApp({ config });
+  app = await testApp({ config: announceConfig });
 });
 beforeEach(async () => {
   await endOpenRuns(app);
@@ -33,17 +26,6 @@ beforeEach(async () => {
 
 const named = { principal: operator } as const;
 const naming = (session: Session) => ({ ...named, requestId: randomUUID(), session: session.sessionId });
-
-/** What was put into the requester's transcript; the only report. */
-async function theReport(of: SpawnStory = story): Promise<string> {
-  const reports = await reportsOf(app, of.requester);
-  expect(reports).toHaveLength(1);
-  return reports[0]!;
-}
-
-async function stateOf(spawned: Spawned) {
-  return (await story.exchangeOf(spawned)).state;
-}
 
 describe("where it goes", () => {
   test("C85: the route of the spawn, whole, whatever the requester's is by now", async () => {
@@ -105,8 +87,8 @@ describe("where it goes", () => {
     await updateSession(app, { ...naming(each.requester), change: { sendPolicy: "deny" } });
     await each.say("done");
     expect(await (await new TestConnector(app).register("signal")).claim()).toEqual([]);
-    expect(await stateOf(spawned)).toMatchObject({ announceOutcome: "denied" });
-    expect(await theReport(each)).toContain("Result: done");
+    expect(await story.stateOf(spawned)).toMatchObject({ announceOutcome: "denied" });
+    expect(await each.report()).toContain("Result: done");
   });
 
   test("C84: a grandchild's result goes to its own parent, which is woken", async () => {
@@ -131,8 +113,8 @@ describe("where it goes", () => {
     await story.host.complete(held, "I asked a sub-agent.");
     await story.say("R");
     await story.say("done");
-    expect(await theReport()).toContain("Result: done");
-    expect((await stateOf(spawned)).announceOutcome).toBe("pending");
+    expect(await story.report()).toContain("Result: done");
+    expect((await story.stateOf(spawned)).announceOutcome).toBe("pending");
   });
 });
 
@@ -152,8 +134,8 @@ describe("C92: a requester without a channel", () => {
     const spawned = await finish();
     const woken = await story.claim();
     expect(woken.run).toMatchObject({ sessionKey: story.requester.sessionKey, provenance: { kind: "inter_session" } });
-    expect(await theReport()).toContain("Result: done");
-    expect(await stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "no_route" });
+    expect(await story.report()).toContain("Result: done");
+    expect(await story.stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "no_route" });
     expect(await story.spawnOf(spawned)).toMatchObject({ settledAt: app.clock.now() });
     expect(await announcesOf(app, story.requester)).toEqual([]);
   });
@@ -198,15 +180,15 @@ describe("a requester that left", () => {
     await resetSession(app, naming(story.requester));
     await story.say("R");
     await story.say("done");
-    const text = await theReport();
+    const text = await story.report();
     expect(await announcesOf(app, story.requester)).toMatchObject([{ text }]);
-    expect(await stateOf(spawned)).toMatchObject({ endReason: "requester_gone", announceOutcome: "pending" });
+    expect(await story.stateOf(spawned)).toMatchObject({ endReason: "requester_gone", announceOutcome: "pending" });
     const mute = await SpawnStory.withoutChat(app);
     await mute.spawn();
     await resetSession(app, naming(mute.requester));
     await mute.say("R");
     await mute.say("done");
-    expect(await theReport(mute)).toContain("Result: done");
+    expect(await mute.report()).toContain("Result: done");
     expect(await story.host.claim()).toEqual([]);
   });
 
@@ -218,7 +200,7 @@ describe("a requester that left", () => {
     await story.host.complete(announce, "done");
     expect(await textsOf(app, story.requester)).toEqual([]);
     expect(await announcesOf(app, story.requester)).toEqual([]);
-    expect(await stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "denied" });
+    expect(await story.stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "denied" });
     expect(await story.spawnOf(spawned)).toMatchObject({ settledAt: app.clock.now() });
   });
 
@@ -229,14 +211,14 @@ describe("a requester that left", () => {
     await story.host.complete(held, "R");
     const announce = await story.say("done");
     expect(announce.run).toMatchObject({ sessionId: spawned.child.sessionId, exchange: { step: "announce" } });
-    expect(await theReport()).toContain("Result: done");
+    expect(await story.report()).toContain("Result: done");
   });
 
   test("the child is deleted while it announces: nothing is left to tell", async () => {
     const spawned = await story.spawn();
     await story.say("R");
     await deleteSession(app, naming(spawned.child));
-    expect(await stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "failed" });
+    expect(await story.stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "failed" });
     expect(await textsOf(app, story.requester)).toEqual([]);
   });
 });

@@ -3,24 +3,16 @@ import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { cancelRun } from "../../src/app/cancel-run.ts";
 import { endOverdueRuns } from "../../src/app/end-overdue-runs.ts";
 import { updateSession } from "../../src/app/update-session.ts";
-import { parseConfig } from "../../src/config/schema.ts";
 import type { Session } from "../../src/domain/session.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { endOpenRuns } from "../support/exchange-pair.ts";
 import { addRun, operator, runOf, textsOf } from "../support/seed.ts";
-import type { Spawned } from "../support/spawn.ts";
-import { announcesOf, messagesOf, reportsOf, SpawnStory } from "../support/spawn-report.ts";
-
-const config = parseConfig({
-  session: { store: "/store/{agentId}" },
-  agents: { defaults: { subagents: { maxChildrenPerAgent: 10, announceTimeoutSeconds: 120 } } },
-  tools: { subagents: { tools: { allow: ["*", "sessions_spawn"] } } },
-});
+import { announceConfig, announcesOf, messagesOf, reportsOf, SpawnStory } from "../support/spawn-report.ts";
 
 let app: TestApp;
 let story: SpawnStory;
 beforeAll(async () => {
-  app = await testApp({ config });
+  app = await testApp({ config: announceConfig });
 });
 beforeEach(async () => {
   await endOpenRuns(app);
@@ -29,17 +21,6 @@ beforeEach(async () => {
 
 const named = { principal: operator } as const;
 const naming = (session: Session) => ({ ...named, requestId: randomUUID(), session: session.sessionId });
-
-/** What was put into the requester's transcript; the only report. */
-async function theReport(of: SpawnStory = story): Promise<string> {
-  const reports = await reportsOf(app, of.requester);
-  expect(reports).toHaveLength(1);
-  return reports[0]!;
-}
-
-async function stateOf(spawned: Spawned) {
-  return (await story.exchangeOf(spawned)).state;
-}
 
 /** A tool result of the next run, which then completes without an answer, unless told otherwise. */
 async function workWith(toolOutput: string, end: (held: Awaited<ReturnType<SpawnStory["claim"]>>) => Promise<unknown>) {
@@ -61,7 +42,7 @@ describe("the whole way", () => {
     expect(announce.run.injectedContext).toContain("> There are three boats.");
     app.clock.advance(1_000);
     await story.host.complete(announce, "Three boats.");
-    const text = await theReport();
+    const text = await story.report();
     expect(text.split("\n")).toEqual([
       "Status: completed",
       "Result: Three boats.",
@@ -69,7 +50,7 @@ describe("the whole way", () => {
     ]);
     expect(await announcesOf(app, story.requester)).toMatchObject([{ text, channel: "telegram", to_address: "t1" }]);
     expect(await announcesOf(app, spawned.child)).toEqual([]);
-    expect(await stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "pending" });
+    expect(await story.stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "pending" });
   });
 
   test("S6.11: the report says where it comes from", async () => {
@@ -106,7 +87,7 @@ describe("silence", () => {
     const spawned = await story.spawn();
     await story.say("R");
     await story.say(word);
-    expect(await stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "skipped" });
+    expect(await story.stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "skipped" });
     expect(await announcesOf(app, story.requester)).toEqual([]);
     expect(await textsOf(app, story.requester)).toEqual([]);
   });
@@ -115,7 +96,7 @@ describe("silence", () => {
     await story.spawn();
     await story.say("R");
     await story.say(text);
-    expect(await theReport()).toContain(`Result: ${text}\nStats:`);
+    expect(await story.report()).toContain(`Result: ${text}\nStats:`);
   });
 
   test("S6.14: a canceled child does not announce, and wakes nobody", async () => {
@@ -123,7 +104,7 @@ describe("silence", () => {
     for (const each of [story, mute]) {
       const spawned = await each.spawn();
       await cancelRun(app, operator, { requestId: randomUUID(), runId: spawned.result.run.runId });
-      expect(await stateOf(spawned)).toMatchObject({ phase: "closed", endReason: "canceled" });
+      expect(await story.stateOf(spawned)).toMatchObject({ phase: "closed", endReason: "canceled" });
       expect(await each.spawnOf(spawned)).toMatchObject({ runEndedAt: app.clock.now(), settledAt: app.clock.now() });
       expect(await textsOf(app, each.requester)).toEqual([]);
     }
@@ -138,7 +119,7 @@ describe("silence", () => {
     await cancelRun(app, operator, { requestId: randomUUID(), runId: run.runId });
     app.clock.advance(31_000);
     await endOverdueRuns(app);
-    expect(await stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "failed" });
+    expect(await story.stateOf(spawned)).toMatchObject({ phase: "closed", announceOutcome: "failed" });
     expect(await textsOf(app, story.requester)).toEqual([]);
   });
 });
@@ -148,7 +129,7 @@ describe("C93: the result outlives its announce", () => {
     await story.spawn();
     await story.say("R");
     await story.host.fail(await story.claim());
-    const text = await theReport();
+    const text = await story.report();
     expect(text).toContain("Status: completed\nResult: R\nStats:");
     expect(await announcesOf(app, story.requester)).toMatchObject([{ text }]);
   });
@@ -157,7 +138,7 @@ describe("C93: the result outlives its announce", () => {
     await story.spawn();
     await story.say("R");
     await story.sayNothing();
-    expect(await theReport()).toContain("Result: R\n");
+    expect(await story.report()).toContain("Result: R\n");
     await story.spawn();
     await story.say("S");
     await story.say("REPLY_SKIP");
@@ -169,10 +150,10 @@ describe("C93: the result outlives its announce", () => {
     await story.say("R");
     app.clock.advance(119_000);
     await endOverdueRuns(app);
-    expect(await stateOf(spawned)).toMatchObject({ phase: "announce" });
+    expect(await story.stateOf(spawned)).toMatchObject({ phase: "announce" });
     app.clock.advance(1_000);
     expect(await endOverdueRuns(app)).toBe(1);
-    expect(await theReport()).toContain("Result: R\n");
+    expect(await story.report()).toContain("Result: R\n");
   });
 
   test("C56: neither does it wait behind another run of the child", async () => {
@@ -185,7 +166,7 @@ describe("C93: the result outlives its announce", () => {
     expect(await reportsOf(app, story.requester)).toEqual([]);
     app.clock.advance(100_000);
     await endOverdueRuns(app);
-    expect(await theReport()).toContain("Result: R\n");
+    expect(await story.report()).toContain("Result: R\n");
   });
 
   test("a beat does not push its end out", async () => {
@@ -197,7 +178,7 @@ describe("C93: the result outlives its announce", () => {
     app.clock.advance(20_000);
     await endOverdueRuns(app);
     expect(await runOf(app, late.run)).toMatchObject({ state: "timed_out" });
-    expect(await theReport()).toContain("Result: R\n");
+    expect(await story.report()).toContain("Result: R\n");
   });
 
   test("S7.3: the child may not say anything; its requester is told all the same", async () => {
@@ -205,7 +186,7 @@ describe("C93: the result outlives its announce", () => {
     await story.say("R");
     await updateSession(app, { ...naming(child), change: { sendPolicy: "deny" } });
     expect(await story.host.claim()).toEqual([]);
-    expect(await theReport()).toContain("Result: R\n");
+    expect(await story.report()).toContain("Result: R\n");
   });
 });
 
@@ -217,7 +198,7 @@ describe("what the report says", () => {
     app.clock.advance(5_000);
     await endOverdueRuns(app);
     await story.say("I got nowhere.");
-    expect(await theReport()).toMatch(
+    expect(await story.report()).toMatch(
       /^Status: timed out\nResult: I got nowhere.\nNotes: deadline: .*5 s.*\nStats: runtime 5s/,
     );
   });
@@ -230,11 +211,11 @@ describe("what the report says", () => {
     await endOverdueRuns(app);
     await story.host.complete(late, "late words").catch(() => undefined);
     await story.sayNothing();
-    const text = await theReport();
+    const text = await story.report();
     expect(text).toContain("Status: timed out\nResult: none\n");
     await story.host.complete(late, "later words").catch(() => undefined);
-    expect(await theReport()).toBe(text);
-    expect((await stateOf(spawned)).phase).toBe("closed");
+    expect(await story.report()).toBe(text);
+    expect((await story.stateOf(spawned)).phase).toBe("closed");
   });
 
   test("C86: the last tool output of a completed run, masked and cut", async () => {
@@ -243,7 +224,7 @@ describe("what the report says", () => {
       await story.host.complete(held, "");
     });
     await story.sayNothing();
-    const text = await theReport();
+    const text = await story.report();
     expect(text).toContain("(the sub-agent wrote no answer; its last tool output follows)\nkey [redacted] xxx");
     expect(text.length).toBeLessThan(3_000);
   });
@@ -252,7 +233,7 @@ describe("what the report says", () => {
     await story.spawn();
     await workWith("internal", (held) => story.host.complete(held, word));
     await story.sayNothing();
-    expect(await theReport()).toMatch(
+    expect(await story.report()).toMatch(
       /^Status: completed\nResult: none\nNotes: The sub-agent returned nothing.\nStats:/,
     );
   });
@@ -261,7 +242,7 @@ describe("what the report says", () => {
     await story.spawn();
     await workWith("half of it", (held) => story.host.fail(held, { message: "no access" }));
     await story.sayNothing();
-    expect(await theReport()).toMatch(/^Status: failed\nResult: none\nNotes: agent: no access.\nStats:/);
+    expect(await story.report()).toMatch(/^Status: failed\nResult: none\nNotes: agent: no access.\nStats:/);
     await story.spawn({ runTimeoutMs: 5_000 });
     await workWith("half of it", async () => {
       app.clock.advance(5_000);
@@ -286,7 +267,7 @@ describe("what the report says", () => {
     ]);
     await story.host.complete(second, "done", { usage: { outputTokens: 50 } });
     await story.say("done");
-    expect(await theReport()).toMatch(
+    expect(await story.report()).toMatch(
       /^Status: completed\nResult: done\nStats: runtime 5s • tokens 73.3k \(in 73.2k \/ out 100\) •/,
     );
   });
@@ -295,7 +276,7 @@ describe("what the report says", () => {
     await story.spawn();
     await story.sayNothing();
     await story.sayNothing();
-    expect(await theReport()).toContain("Status: completed\nResult: none\nNotes: The sub-agent returned nothing.\n");
+    expect(await story.report()).toContain("Status: completed\nResult: none\nNotes: The sub-agent returned nothing.\n");
   });
 
   test("siblings still at work are counted", async () => {
@@ -320,6 +301,6 @@ describe("what the report says", () => {
     ]);
     await story.host.complete(held, "R");
     await story.say("done");
-    expect(await theReport()).toMatch(/^Notes: Files given back: boats.csv \(8 bytes, sha256 [0-9a-f]{12}\)\.$/m);
+    expect(await story.report()).toMatch(/^Notes: Files given back: boats.csv \(8 bytes, sha256 [0-9a-f]{12}\)\.$/m);
   });
 });

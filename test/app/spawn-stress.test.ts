@@ -24,6 +24,7 @@ import { type TestApp, testApp } from "../support/app.ts";
 import { receive, type TestConnector } from "../support/deliveries.ts";
 import { countDeadlocks } from "../support/locks.ts";
 import { addLane, heldBy, operator, TestHost } from "../support/seed.ts";
+import { seededRandom } from "../support/seeded-random.ts";
 import { type Spawned, spawn } from "../support/spawn.ts";
 import { addRequester, chat, threadConnector } from "../support/threads.ts";
 
@@ -36,17 +37,6 @@ const config = parseConfig({
 
 const workersCount = 8;
 const actsPerWorker = 100;
-
-/** The same numbers in every run (mulberry32). */
-function seededRandom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** What all workers know. */
 interface World {

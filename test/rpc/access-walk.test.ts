@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { beforeAll, describe, expect, test } from "vitest";
 import { SessionVisibility } from "#gen/agentsessions/v1/session_service_pb.js";
@@ -6,8 +6,6 @@ import { visibilityRules } from "../../src/app/scope.ts";
 import { startMessageExchange } from "../../src/app/start-exchange.ts";
 import { type Config, isSandboxed } from "../../src/config/schema.ts";
 import type { Role } from "../../src/domain/principal.ts";
-import type { Run } from "../../src/domain/run.ts";
-import type { Session } from "../../src/domain/session.ts";
 import {
   effectiveVisibility,
   evaluateScope,
@@ -19,6 +17,17 @@ import { accessTable } from "../../src/rpc/access.ts";
 import { services } from "../../src/rpc/routes.ts";
 import { exchangeInsert } from "../../src/store/exchanges.ts";
 import {
+  exchangeProbes,
+  files,
+  missingId,
+  type Probes,
+  resetProbe,
+  runProbes,
+  sessionProbes,
+  wait,
+} from "../support/access-probes.ts";
+import {
+  addFile,
   connectorToken,
   hostToken,
   makeWorld,
@@ -49,8 +58,6 @@ const servers = new Map<string, TestServer>();
 const callers = new Map<string, World>();
 /** One in which each session was asked, by its internal id. */
 const exchanges = new Map<bigint, string>();
-/** One file given to each session, by its key and id, and one given back by each run, by its id. */
-const files = new Map<string, string>();
 const hostAgents = ["otter", "box*"];
 let tokens: Record<"host" | "connector", string>;
 
@@ -112,86 +119,6 @@ describe("roles", () => {
     expect(found).toEqual(expected);
   });
 });
-
-async function addFile(app: TestApp, session: Session, run?: Run): Promise<string> {
-  const data = Buffer.from(randomUUID());
-  const sha256 = createHash("sha256").update(data).digest();
-  const attachmentId = randomUUID();
-  const created_at = app.clock.now();
-  await app.db
-    .insertInto("blobs")
-    .values({ sha256, size: BigInt(data.length), data, created_at })
-    .execute();
-  await app.db
-    .insertInto("attachments")
-    .values({
-      attachment_id: attachmentId,
-      session: session.id,
-      run: run?.id ?? null,
-      direction: run === undefined ? 1 : 2,
-      position: 0,
-      name: attachmentId,
-      name_key: attachmentId,
-      size: BigInt(data.length),
-      sha256,
-      created_at,
-    })
-    .execute();
-  return attachmentId;
-}
-
-/** The first frame of the file that goes with this name, or of the file of this id. */
-async function readFile({ sessions }: TestClients, name: string): Promise<unknown> {
-  for await (const frame of sessions.readAttachment({ attachmentId: files.get(name) ?? missingId })) return frame;
-}
-
-type Probe = (clients: TestClients, name: string) => Promise<unknown>;
-const wait = { seconds: 0n };
-
-/** One call for every RPC that names a session. What goes through a guard is stopped by a stale etag, or does no harm. */
-const sessionProbes: Record<string, Probe> = {
-  ListSessions: ({ sessions }, parent) => sessions.listSessions({ parent }),
-  GetSession: ({ sessions }, session) => sessions.getSession({ session }),
-  ListMessages: ({ sessions }, session) => sessions.listMessages({ session }),
-  SendMessage: ({ sessions }, session) =>
-    sessions.sendMessage({ requestId: randomUUID(), session, message: "hi", waitTimeout: wait }),
-  "SendMessage, validate_only": ({ sessions }, session) =>
-    sessions.sendMessage({ requestId: randomUUID(), session, message: "hi", waitTimeout: wait, validateOnly: true }),
-  UpdateSession: ({ sessions }, session) =>
-    sessions.updateSession({
-      requestId: randomUUID(),
-      session,
-      etag: "stale",
-      updateMask: { paths: ["label"] },
-      settings: { label: "mine" },
-    }),
-  "ReadAttachment, given": readFile,
-  GetUsage: ({ runs }, session) => runs.getUsage({ session }),
-  ArchiveSession: ({ sessions }, session) => sessions.archiveSession({ requestId: randomUUID(), session }),
-  DeleteSession: ({ sessions }, session) => sessions.deleteSession({ requestId: randomUUID(), session, etag: "stale" }),
-  ListRuns: ({ runs }, session) => runs.listRuns({ session }),
-  "ListRuns, source_session": ({ runs }, sourceSession) => runs.listRuns({ sourceSession }),
-  "ListExchanges, requester": ({ runs }, requester) => runs.listExchanges({ requester }),
-  "ListExchanges, target": ({ runs }, target) => runs.listExchanges({ target }),
-};
-/** Last of all: it makes another session of its target. */
-const resetProbe: Record<string, Probe> = {
-  ResetSession: ({ sessions }, session) => sessions.resetSession({ requestId: randomUUID(), session }),
-};
-const runProbes: Record<string, Probe> = {
-  GetRun: ({ runs }, runId) => runs.getRun({ runId }),
-  WaitRun: ({ runs }, runId) => runs.waitRun({ runId, waitTimeout: wait }),
-  WaitRuns: ({ runs }, runId) => runs.waitRuns({ runIds: [runId], waitTimeout: wait }),
-  "ReadAttachment, given back": readFile,
-  WatchRun: async ({ runs }, runId) => {
-    for await (const frame of runs.watchRun({ runId })) return frame;
-  },
-  ListRunEvents: ({ runs }, runId) => runs.listRunEvents({ runId }),
-  CancelRun: ({ runs }, runId) => runs.cancelRun({ requestId: randomUUID(), runId }),
-};
-const exchangeProbes: Record<string, Probe> = {
-  GetExchange: ({ runs }, exchangeId) => runs.getExchange({ exchangeId }),
-};
 
 test("every RPC that names a session, a run or an exchange is walked", () => {
   const walked = [sessionProbes, resetProbe, runProbes, exchangeProbes]
@@ -265,7 +192,7 @@ async function listExchangeIds({ runs }: TestClients): Promise<Set<string>> {
 }
 
 /** Calls each RPC about each session or run, by key and by id, and about one of each kind that is not there. */
-async function walk(caller: Walk, probes: Record<string, Probe>, isRun: boolean): Promise<void> {
+async function walk(caller: Walk, probes: Probes, isRun: boolean): Promise<void> {
   for (const [probe, call] of Object.entries(probes)) {
     const missing = new Map<string, Promise<string>>();
     const ofMissing = (name: string) => {
@@ -295,8 +222,6 @@ function namesOf({ sessionId, sessionKey, agentId, state, reserved }: WorldTarge
   if (state === "superseded" || reserved) return [byId];
   return [byId, [sessionKey, `agent:${agentId}:direct:${missingId}`] as const];
 }
-
-const missingId = randomUUID();
 
 async function listRunIds(runs: TestClients["runs"]): Promise<Set<string>> {
   const ids = new Set<string>();

@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { createToken } from "../../src/app/create-token.ts";
 import { type Config, parseConfig } from "../../src/config/schema.ts";
 import type { Run } from "../../src/domain/run.ts";
@@ -116,4 +116,32 @@ export async function hostToken(app: TestApp, agents: string[]): Promise<string>
 export async function connectorToken(app: TestApp): Promise<string> {
   const { token } = await createToken(app, { name: "telegram", grant: { role: "connector", channels: ["telegram"] } });
   return token;
+}
+
+/** A file given to a session, or given back by a run of it. */
+export async function addFile(app: TestApp, session: Session, run?: Run): Promise<string> {
+  const data = Buffer.from(randomUUID());
+  const sha256 = createHash("sha256").update(data).digest();
+  const attachmentId = randomUUID();
+  const created_at = app.clock.now();
+  await app.db
+    .insertInto("blobs")
+    .values({ sha256, size: BigInt(data.length), data, created_at })
+    .execute();
+  await app.db
+    .insertInto("attachments")
+    .values({
+      attachment_id: attachmentId,
+      session: session.id,
+      run: run?.id ?? null,
+      direction: run === undefined ? 1 : 2,
+      position: 0,
+      name: attachmentId,
+      name_key: attachmentId,
+      size: BigInt(data.length),
+      sha256,
+      created_at,
+    })
+    .execute();
+  return attachmentId;
 }

@@ -1,7 +1,10 @@
+import { expect } from "vitest";
 import type { ClaimedRun } from "../../src/app/claimed-run.ts";
 import { completeRun } from "../../src/app/complete-run.ts";
 import type { App } from "../../src/app/context.ts";
 import { getExchange } from "../../src/app/get-exchange.ts";
+import { parseConfig } from "../../src/config/schema.ts";
+import type { ExchangeState } from "../../src/domain/exchange/state.ts";
 import type { ExchangeView } from "../../src/domain/exchange.ts";
 import { type MessageBody, messageText } from "../../src/domain/message.ts";
 import type { DeliveryRoute, Session } from "../../src/domain/session.ts";
@@ -11,6 +14,13 @@ import type { NewSession } from "../../src/store/sessions.ts";
 import { findSpawn } from "../../src/store/spawns.ts";
 import { addLane, heldBy, operator, TestHost } from "./seed.ts";
 import { type Spawned, type SpawnFields, spawn } from "./spawn.ts";
+
+/** Room for siblings, transcripts with a path, and sub-agents that may spawn themselves. */
+export const announceConfig = parseConfig({
+  session: { store: "/store/{agentId}" },
+  agents: { defaults: { subagents: { maxChildrenPerAgent: 10, announceTimeoutSeconds: 120 } } },
+  tools: { subagents: { tools: { allow: ["*", "sessions_spawn"] } } },
+});
 
 export const chat: DeliveryRoute = { channel: "telegram", to: "t1", accountId: "b2", threadId: "7" };
 
@@ -65,6 +75,17 @@ export class SpawnStory {
 
   exchangeOf({ result }: Spawned): Promise<ExchangeView> {
     return getExchange(this.#app, operator, result.exchangeId);
+  }
+
+  async stateOf(spawned: Spawned): Promise<ExchangeState> {
+    return (await this.exchangeOf(spawned)).state;
+  }
+
+  /** What was put into the requester's transcript; fails unless it is the only report there. */
+  async report(): Promise<string> {
+    const reports = await reportsOf(this.#app, this.requester);
+    expect(reports).toHaveLength(1);
+    return reports[0]!;
   }
 
   async spawnOf({ child }: Spawned): Promise<Spawn> {
