@@ -3,6 +3,7 @@ import type { Usage } from "../domain/message.ts";
 import type { UsageDay, UsageGroup, UsagePosition } from "../domain/usage-report.ts";
 import type { Requester, Scope } from "../domain/visibility.ts";
 import type { Db, RunTable } from "./database.ts";
+import type { UsageDayTable } from "./spawn-tables.ts";
 import { whereInTree, whereVisible } from "./visible.ts";
 
 /*
@@ -67,22 +68,21 @@ export async function listUsage(
   return rows.map(rowToUsageDay);
 }
 
-interface UsageRow {
-  day: string | null;
-  agent_id: string | null;
-  session_key: string | null;
-  session: bigint | null;
-  session_id: string | null;
-  runs: bigint;
-  reported_runs: bigint;
-  run_ms: bigint;
-  input_tokens: bigint | null;
-  output_tokens: bigint | null;
-  cache_read_tokens: bigint | null;
-  cache_write_tokens: bigint | null;
-  total_tokens: bigint | null;
-  cost_usd: number | null;
-}
+/** Sums, and of the rest what the rows are kept apart by. */
+type UsageRow = Pick<Selectable<UsageDayTable>, UsageSum> & {
+  [Column in "day" | "agent_id" | "session_key" | "session" | "session_id"]: UsageDayTable[Column] | null;
+};
+
+type UsageSum =
+  | "runs"
+  | "reported_runs"
+  | "run_ms"
+  | "input_tokens"
+  | "output_tokens"
+  | "cache_read_tokens"
+  | "cache_write_tokens"
+  | "total_tokens"
+  | "cost_usd";
 
 /**
  * Grouped by nothing it is one row, of nothing, too. By day and session nothing is added up: every row is a group, and a page is

@@ -7,15 +7,20 @@ import type { Session } from "../../src/domain/session.ts";
 import { type TestApp, testApp } from "../support/app.ts";
 import { addRun } from "../support/seed.ts";
 import { actingAs, addSession, operator } from "../support/session-tools.ts";
-import { spawnFleet as config, countAllRows, refusalOf, type SpawnFields, spawn } from "../support/spawn.ts";
-
-const route = { channel: "telegram", to: "chat-1", accountId: "bot-a" };
+import {
+  addRequester,
+  spawnFleet as config,
+  countAllRows,
+  refusalOf,
+  type SpawnFields,
+  spawn,
+} from "../support/spawn.ts";
 
 let app: TestApp;
 let nova: Session;
 beforeEach(async () => {
   app ??= await testApp({ config });
-  nova = await addSession(app, `agent:nova:direct:${randomUUID()}`, { deliveryRoute: route });
+  nova = await addRequester(app);
 });
 
 describe("refusals leave every table as it was", () => {

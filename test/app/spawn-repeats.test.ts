@@ -3,16 +3,14 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { parseConfig } from "../../src/config/schema.ts";
 import type { Session } from "../../src/domain/session.ts";
 import { type TestApp, testApp } from "../support/app.ts";
-import { addSession, operator } from "../support/session-tools.ts";
-import { spawnFleet as config, countAllRows, refusalOf, spawn, validateSpawn } from "../support/spawn.ts";
-
-const route = { channel: "telegram", to: "chat-1", accountId: "bot-a" };
+import { operator } from "../support/session-tools.ts";
+import { addRequester, spawnFleet as config, countAllRows, refusalOf, spawn, validateSpawn } from "../support/spawn.ts";
 
 let app: TestApp;
 let nova: Session;
 beforeEach(async () => {
   app ??= await testApp({ config });
-  nova = await addSession(app, `agent:nova:direct:${randomUUID()}`, { deliveryRoute: route });
+  nova = await addRequester(app);
 });
 
 describe("repeats (S9.5)", () => {

@@ -12,7 +12,7 @@ import { type TestApp, testApp } from "../support/app.ts";
 import { addHost } from "../support/runs-by-hand.ts";
 import { addRun, runOf, TestHost } from "../support/seed.ts";
 import { actingAs, addMessages, addSession, operator, say, texts } from "../support/session-tools.ts";
-import { spawnFleet as config, refusalOf, spawn } from "../support/spawn.ts";
+import { addRequester, spawnFleet as config, refusalOf, spawn } from "../support/spawn.ts";
 
 const route = { channel: "telegram", to: "chat-1", accountId: "bot-a" };
 
@@ -20,7 +20,7 @@ let app: TestApp;
 let nova: Session;
 beforeEach(async () => {
   app ??= await testApp({ config });
-  nova = await addSession(app, `agent:nova:direct:${randomUUID()}`, { deliveryRoute: route });
+  nova = await addRequester(app);
 });
 
 describe("what is stored", () => {

@@ -7,7 +7,7 @@ import { type Config, parseConfig } from "../../src/config/schema.ts";
 import { AppError, type ErrorFacts } from "../../src/domain/errors.ts";
 import type { Session } from "../../src/domain/session.ts";
 import { findSessionBySessionId } from "../../src/store/sessions.ts";
-import { actingAs } from "./session-tools.ts";
+import { actingAs, addSession } from "./session-tools.ts";
 
 export type SpawnFields = Partial<SpawnInput> & {
   /** The requester; the call comes from a run of it, unless `principal` says otherwise. */
@@ -61,6 +61,12 @@ export const spawnFleet: Config = parseConfig({
     ],
   },
 });
+
+/** A session of nova in a chat. */
+export function addRequester(app: App): Promise<Session> {
+  const deliveryRoute = { channel: "telegram", to: "chat-1", accountId: "bot-a" };
+  return addSession(app, `agent:nova:direct:${randomUUID()}`, { deliveryRoute });
+}
 
 /** What refuses a spawn. Every table is checked to be as it was. */
 export async function refusalOf(app: App, fields: SpawnFields): Promise<ErrorFacts> {
