@@ -62,6 +62,7 @@ describe("C58, C61: a name on its own", () => {
     ["\u3000a", ["NAME_SPACE"]],
     ["\ta", ["NAME_CONTROL", "NAME_SPACE"]],
     ["a".repeat(256), ["NAME_TOO_LONG"]],
+    ["a".repeat(300), ["NAME_TOO_LONG"]],
     ["é".repeat(128), ["NAME_TOO_LONG"]],
     ["../".repeat(100), ["NAME_PATH", "NAME_TOO_LONG"]],
     ["a\ud800b", ["NAME_MALFORMED"]],
