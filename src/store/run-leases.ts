@@ -5,6 +5,7 @@ import type { RunError } from "../domain/run.ts";
 import type { Db, RunTable, SessionTable, Tx } from "./database.ts";
 import { noLease, toErrorColumns, toUsageColumns } from "./runs.ts";
 import { rowToSender } from "./session-row.ts";
+import { untilItWins } from "./transaction.ts";
 
 /*
  * A lease is the right to work on a run: a token on its row, there exactly while the run is running. The token alone
@@ -34,19 +35,21 @@ interface LeaseRow {
 
 /**
  * Extends all these leases in one statement; the first beat of a lease starts the run and its deadline. Rows are locked in
- * id order, so that two beats with common runs cannot deadlock. The commit is not flushed: after a crash of the
+ * id order, so that two beats with common runs cannot deadlock; a cascade, which locks the run it begins with before older
+ * ones, can with a beat, and the beat is then repeated. The commit is not flushed: after a crash of the
  * database the lease is at most one beat older, and nothing expires until hosts had time to beat again.
  */
 export async function beatLeases(db: Db, items: readonly HeldItem[], leaseMs: number, now: Date): Promise<void> {
   if (items.length === 0) return;
-  await sql`
+  const beat = sql`
     with held as materialized (
       select r.id from ${heldItems(items)} join runs r on r.run_id = item.run_id,
         (select set_config('synchronous_commit', 'off', true)) unflushed
       where r.lease_token = item.lease_token and r.state + 0 = 2
       order by r.id for no key update of r
     )
-    update runs r set ${beaten(leaseMs, now)} from held where r.id = held.id`.execute(db);
+    update runs r set ${beaten(leaseMs, now)} from held where r.id = held.id`;
+  await untilItWins(() => beat.execute(db));
 }
 
 /** Standing of each lease, in the order of `items`, without extending any. An unknown run counts as lost. */

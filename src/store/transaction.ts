@@ -12,10 +12,15 @@ const firstBackoffMs = 5;
  * Fails with conflict after six attempts, and with database_unavailable when the connection breaks; whether a
  * transaction whose connection broke during commit took effect is not known, which request ids are for (S9.5).
  */
-export async function inTransaction<T>(db: Db, fn: (tx: Tx) => Promise<T>): Promise<T> {
+export function inTransaction<T>(db: Db, fn: (tx: Tx) => Promise<T>): Promise<T> {
+  return untilItWins(() => db.transaction().execute(fn));
+}
+
+/** The same for a statement that is a transaction of its own and locks several rows. */
+export async function untilItWins<T>(attemptOnce: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await db.transaction().execute(fn);
+      return await attemptOnce();
     } catch (error) {
       if (!isRetryable(error)) throw toStoreError(error);
       if (attempt === maxAttempts) throw new AppError({ kind: "conflict" }, error);

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { sql } from "kysely";
 import { beforeEach, describe, expect, test } from "vitest";
 import { cancelRun } from "../../src/app/cancel-run.ts";
 import type { ClaimedRun } from "../../src/app/claimed-run.ts";
@@ -6,7 +7,9 @@ import { drainHost } from "../../src/app/drain-host.ts";
 import { heartbeatRuns } from "../../src/app/heartbeat-runs.ts";
 import { registerHost } from "../../src/app/register-host.ts";
 import { releaseRun } from "../../src/app/release-run.ts";
+import type { Tx } from "../../src/store/database.ts";
 import { type TestApp, testApp } from "../support/app.ts";
+import { countDeadlocks, untilLocked } from "../support/locks.ts";
 import { addLane, addRun, heldBy, operator, runOf, TestHost } from "../support/seed.ts";
 
 let app: TestApp;
@@ -122,4 +125,26 @@ describe("a parked beat", () => {
     expect(waits[0]).toBeLessThan(900);
     expect(waits[1]).toBeGreaterThan(900);
   });
+});
+
+test("a beat that loses a deadlock with a cascade is repeated: it extends every lease all the same", async () => {
+  const [older, newer] = [await claimNew(), await claimNew()];
+  app.clock.advance(5000);
+  const lock = (tx: Tx, { run }: ClaimedRun) =>
+    sql`select from runs where id = ${run.id}::bigint for no key update`.execute(tx);
+  const { beaten } = await app.db.transaction().execute(async (tx) => {
+    // It looks for the deadlock later than the beat, which so is the one to lose.
+    await sql`set local deadlock_timeout = '10s'`.execute(tx);
+    await lock(tx, newer);
+    const beaten = beat([older, newer]);
+    await untilLocked(app);
+    await lock(tx, older);
+    return { beaten };
+  });
+  const { results } = await beaten;
+  expect(results.map(({ standing }) => standing)).toEqual(["held", "held"]);
+  for (const held of [older, newer]) {
+    expect((await runOf(app, held.run)).leaseExpiresAt).toEqual(new Date(app.clock.now().getTime() + 30_000));
+  }
+  await expect.poll(() => countDeadlocks(app)).toBe(1);
 });
